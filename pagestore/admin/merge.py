@@ -21,7 +21,7 @@ import numpy as np
 
 from pagestore.admin.merged_columns import BASE, OURS, THEIRS, MergedColumns
 from pagestore.errors import CorruptionError, MergeError, SchemaError, VersionError
-from pagestore.relations.snapshot import as_inserted, snapshot_at
+from pagestore.relations.snapshot import Snapshot, as_inserted, snapshot_at
 from pagestore.relations.transaction import EphemeralTransaction, Transaction, begin_transaction
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.trees.build import bulk
@@ -249,11 +249,7 @@ class ThreeWay:
             for name in dict.fromkeys([*self.base, *self.theirs]):
                 if name not in kept:
                     self._merge_relation(name, *(c.relations.get(name) for c in catalogs))
-            merge_properties(txn, *catalogs)
-            for host in hosts().values():
-                ask = getattr(host, "demands", None)
-                if ask and (demand := ask(txn, self.base, self.theirs)):
-                    txn.afterwards.append(demand)
+            merge_said(txn, self.base, self.theirs, *catalogs)
             if self.left and refuse:
                 self._refuse()
         return tuple(self.conflicts)
@@ -424,9 +420,9 @@ class ThreeWay:
         return relation.encode([(*row,)])
 
 
-def merge_properties(txn: Transaction, *catalogs: Catalog) -> None:
+def merge_said(txn: Transaction, old: Snapshot, new: Snapshot, *catalogs: Catalog) -> None:
     """Take properties that changed between the first two of three versions, which are a base,
-    theirs and ours, and not in ours; hosts keep and merge their own.
+    theirs and ours, and not in ours; hosts keep and merge their own, and what they demand.
     """
     owned = {p for c in catalogs for derived in c.dependants.values() for p in derived.properties}
     base, theirs, ours = (catalog.properties for catalog in catalogs)
@@ -447,6 +443,10 @@ def merge_properties(txn: Transaction, *catalogs: Catalog) -> None:
             txn.properties.pop(name, None)
         else:
             txn.properties[name] = value
+    for host in hosts().values():
+        tell = getattr(host, "demands", None)
+        if tell and (demand := tell(txn, old, new)):
+            txn.afterwards.append(demand)
 
 
 def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:

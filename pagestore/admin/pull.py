@@ -29,7 +29,7 @@ from pagestore.admin.merge import (
     contained,
     joined,
     merge,
-    merge_properties,
+    merge_said,
     note_contained,
 )
 from pagestore.errors import CorruptionError, MergeError
@@ -84,7 +84,7 @@ def pull(
                 for name, changes in changed:
                     _copy(theirs, name, changes, txn)
                 catalogs = base._version.catalog, theirs._version.catalog, txn.catalog
-                merge_properties(txn, *catalogs)
+                merge_said(txn, base, theirs, *catalogs)
                 knows_more = same.lines != contained(here, same.here)
                 if changed or knows_more or not txn.catalog.same_as(txn.base.catalog):
                     said = {"version": txn.version, "is": _identity(there, theirs.version)}

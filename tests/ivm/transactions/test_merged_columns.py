@@ -2,6 +2,8 @@
 are merged row by row has it: merged, or refused by name.
 """
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,6 +123,28 @@ def test_a_version_with_a_column_is_picked_and_taken_back() -> None:
     ws.sql("INSERT INTO t VALUES (4, 'a4', 'b4', 8)")
     ws.store.revert(picked)
     assert [*(ws.sql(T) or ())][-1] == (4, "a4", "b4") and ws.check() == []
+
+
+def test_a_pull_brings_columns_and_constraints(tmp_path: Path) -> None:
+    """To a branch that is here, and to one that begins with it."""
+    with ivm.open(tmp_path / "shop.pages") as ws:
+        ws.sql(BASE)
+        shutil.copy(tmp_path / "shop.pages", tmp_path / "laptop.pages")
+        with ivm.open(tmp_path / "laptop.pages") as laptop:
+            for statement in (LESS, f"{ADD} d INT DEFAULT 4", "CREATE TABLE u (x INT UNIQUE)"):
+                laptop.sql(statement)
+            ws.sql("INSERT INTO t VALUES (3, 'a3', 'b3')")
+            ws.store.pull(laptop.store)
+            ws.store.pull(laptop.store, into="new")
+        assert [*(ws.sql("SELECT k, d FROM t ORDER BY k") or ())] == [(1, 4), (2, 4), (3, 4)]
+        for branch in ("main", "new"):
+            for statement in (
+                "INSERT INTO t VALUES (9, 'x', 'y', 1)",
+                "INSERT INTO u VALUES (1), (1)",
+            ):
+                with pytest.raises(IvmError, match="does not hold for"):
+                    ws.on(branch).sql(statement)
+        assert ws.check() == ws.on("new").check() == ws.store.check() == []
 
 
 def test_columns_without_a_default() -> None:

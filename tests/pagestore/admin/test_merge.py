@@ -1,11 +1,14 @@
 """Merges, reverts and cherry-picks beside a model of versions as dicts, and what is refused."""
 
+import itertools
 import random
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pagestore
@@ -384,6 +387,29 @@ def test_a_merge_reads_and_writes_what_changed() -> None:
         assert store.stat().pages - before < 4 * 100
         assert dict(store.snapshot()["r"].range((100_000,), (100_001,))) == {100_000: -1}
         assert len(store.snapshot()["r"]) == 200_000
+
+
+def test_pages_of_a_merge_by_the_changes_and_the_height(tmp_path: Path) -> None:
+    """At most 2 for each change and level are read, and the file grows by no more."""
+    for rows, changes in itertools.product((20_000, 200_000), (10, 100)):
+        path = tmp_path / f"{rows} {changes}.pages"
+        with pagestore.open(path, page_size=4096) as store:
+            with store.transaction() as txn:
+                keys = np.arange(rows)
+                txn.create("r", "a: int64, b: int64", key="a").bulk([{"a": keys, "b": keys}])
+            store.branch("f")
+            chosen = np.random.default_rng(1).permutation(rows)[: 2 * changes].reshape(2, -1)
+            for branch, keys in zip(("main", "f"), chosen, strict=True):
+                with store.transaction(branch=branch) as txn:
+                    txn["r"].set([(int(key), -1) for key in keys])
+        with pagestore.open(path) as store:
+            pages, begun = store._handle.mapping.pages, store.stat().pages
+            before = pages.seen.copy()
+            store.merge("f")
+            height = store.snapshot()["r"].tree.height
+            read = int((store._handle.mapping.pages.seen[: len(before)] != before).sum())
+            most = 2 * 2 * changes * height
+            assert read < most and store.stat().pages - begun < most, (rows, changes, read)
 
 
 def test_merged_versions_are_kept_and_branches_can_go() -> None:
