@@ -1,4 +1,5 @@
-"""Limits of one evaluation: how much memory its rows and how many operations its joins may take.
+"""Limits of one evaluation: how much memory its rows and how many operations its joins may take,
+and, where its rows are counted, whether it is to end.
 
 Linux grants memory that it does not have, and kills the process that uses it. So the rows of one
 evaluation may take what the user allows, by default a share of the total memory, and no more than
@@ -13,7 +14,7 @@ import logging
 import os
 import resource
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ContextDecorator, contextmanager
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
 from math import inf
@@ -22,8 +23,10 @@ from threading import Lock
 from traceback import clear_frames
 from typing import Generic, NamedTuple, TypeVar
 
-from ivm.errors import RoomError
+from ivm.errors import LimitError, OptionError, RoomError
 from pagestore.errors import OutOfMemoryError
+from pagestore.host import Stoppable, refuse_stopped
+from pagestore.host import Stopped as Ended
 
 T = TypeVar("T")
 # which view is filled, at INFO; how many rows were found for it, at DEBUG
@@ -152,8 +155,11 @@ class MemoryUse:
     def add(self, rows: int, size: int) -> None:
         """Count some rows, and the bytes that they take.
 
-        Raises RoomError if they take too large a share of the memory, or more than is left.
+        Raises RoomError if they take too large a share of the memory, or more than is left, and
+        the Stopped of `refuse_stopped`.
         """
+        if self.rows:
+            refuse_stopped()  # between two batches
         if FILLING.isEnabledFor(logging.DEBUG):
             found = self.rows + rows
             FILLING.debug("%s", f"{found:,} row{'s' * (found != 1)}", extra={"rows": found})
@@ -306,6 +312,7 @@ def slices(count: int, passed: Callable[[], int]) -> Iterator[slice]:
     at, size, before = 0, 16, passed()
     while at < count:
         yield slice(at, at + size)
+        refuse_stopped()
         at, now = at + size, passed()
         size = max(1, min(8 * size, SLICE_BYTES * size // max(1, now - before)))
         before = now
@@ -316,6 +323,27 @@ def exceeds_memory(size: int, always: int) -> bool:
     any case.
     """
     return size > always and size > memory_allowed()
+
+
+def within_seconds(seconds: float | None) -> AbstractContextManager[None]:
+    """Let the block take some seconds, or any time.  Raises LimitError after them, OptionError."""
+    return nullcontext() if seconds is None else _within(seconds)
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        raise OptionError(f"timeout={seconds!r}: give a number of seconds above 0, or None")
+    work = Stoppable(seconds)
+    try:
+        with work.running():
+            yield
+    except Ended:
+        if not work.is_late:
+            raise
+        raise LimitError(
+            f"this took longer than timeout={seconds:g} seconds: ask for less, or allow more"
+        ) from None
 
 
 class within_memory(ContextDecorator):

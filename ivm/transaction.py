@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
@@ -41,6 +42,7 @@ from pagestore.host import (
     given_rows,
     one_batch,
     read_batches,
+    to_its_end,
 )
 
 if TYPE_CHECKING:
@@ -172,8 +174,11 @@ class Maintainer:
         """
         self._accounts |= engine.accounts
         self.evaluated = frozenset(evaluated)
-        if not self.subscriptions:
-            return
+        if self.subscriptions:
+            to_its_end(partial(self._tell, engine, other_changes))
+
+    def _tell(self, engine: Engine, other_changes: Mapping[str, Delta]) -> None:
+        """Pass subscribers the changes of their views."""
         known = engine.installed.program.predicates
         names = {n: engine.installed.whole(n) for n in self.subscriptions if n in known}
         tables = {

@@ -43,7 +43,7 @@ from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.lang.ir import ROPE, Edit, Predicate
 from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.types import has_ids
-from ivm.memory import allowing, within_memory
+from ivm.memory import allowing, within_memory, within_seconds
 from ivm.names import CATALOG, moment_of, names_of, stored_as
 from ivm.plan.plan import Plan
 from ivm.plan.planner import AUTO
@@ -459,6 +459,7 @@ class Workspace:
         parameters: Parameters = None,
         dialect: Dialect = "duckdb",
         incremental: str = "auto",
+        timeout: float | None = None,
     ) -> Answer | None:
         """Run statements of SQL; return the rows of the last one, None if it has none
         (docs/sql.md).
@@ -466,7 +467,8 @@ class Workspace:
         Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list
         of values for `?`, or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.
         With incremental="strict" a kept view is refused if an edit may cost more than its change,
-        as under a window.  Raises SqlError, MaintainError.
+        as under a window.  The statement that runs after `timeout` seconds ends in a LimitError,
+        and nothing of it is kept.  Raises SqlError, MaintainError.
 
         >>> ws = open(":memory:")
         >>> list(ws.sql("CREATE TABLE paid (cents INT); INSERT INTO paid VALUES (?); SELECT * FROM paid", [250]))
@@ -474,7 +476,7 @@ class Workspace:
         """
         from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
 
-        with allowing(self.memory):
+        with allowing(self.memory), within_seconds(timeout):
             return Statements(self, sessions=self._sessions, asked=self._asked).run(
                 text, parameters, dialect, incremental
             )

@@ -41,7 +41,7 @@ from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.code_cache import user_cache
-from pagestore.runtime.parallel import refuse_stopped, together
+from pagestore.runtime.parallel import Stoppable, Stopped, refuse_stopped, to_its_end, together
 from pagestore.sorting.runs import Runs, external_sort
 from pagestore.sorting.tuples import (
     FEW,
@@ -149,6 +149,8 @@ __all__ = [
     "Short",
     "Snapshot",
     "Spec",
+    "Stoppable",
+    "Stopped",
     "Store",
     "TextFinder",
     "Transaction",
@@ -216,6 +218,7 @@ __all__ = [
     "select_weighted",
     "sort_order",
     "stab_many",
+    "to_its_end",
     "together",
     "typed",
     "user_cache",

@@ -14,7 +14,6 @@ from pagestore.relations.relation import BAG_ROWS
 from pagestore.relations.snapshot import changes_between, values_of_both, was_made_anew
 from pagestore.relations.texts import end_words
 from pagestore.runtime.library import library
-from pagestore.runtime.parallel import Stoppable, Stopped
 from pagestore.storage.file import beside, neighbours, sync_folder, written
 from pagestore.storage.system import in_words
 from pagestore.store import empty_store
@@ -33,8 +32,8 @@ from pagestore.versions.catalog import whole_of
 from pagestore.versions.hosts import hosts
 
 __all__ = [
-    "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "Stoppable",
-    "Stopped", "VersionInfo", "Walk", "additions", "applications", "apply", "batch_rows", "beside",
+    "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment",
+    "VersionInfo", "Walk", "additions", "applications", "apply", "batch_rows", "beside",
     "beyond", "bounds_of", "build_segment", "changes_between", "damage_of", "empty_store",
     "end_words", "holding", "hosts", "in_words", "interned_as", "is_utf8", "library", "naming_path",
     "neighbours", "numbers_of", "overlaps_counted", "read", "removals", "repeated", "sync_folder",

@@ -43,16 +43,16 @@ MODULES = {  # each public module, and the names that it offers
     "pagestore.host": """
         ACTIONS ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
         Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator Pages
-        PreparedEdit PreparedSeries ROWS_SHOWN Relation Rope RowWords Runs SET SUM Schema Short Snapshot Spec Store
-        THEN TREE_WORDS TextFinder Transaction Tree Type
+        PreparedEdit PreparedSeries ROWS_SHOWN Relation Rope RowWords Runs SET SUM Schema Short Snapshot Spec
+        Stoppable Stopped Store THEN TREE_WORDS TextFinder Transaction Tree Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
         bulk_all catalog_of changes_table coding_within columns_of compose_edits count_prefixes delta differing distinct
         encode external_sort first_from flags_of float_values float_words fold_many get given_rows has_inverse
         html_table in_order interval_spec is_operator is_semilattice last_before local_path may_be_narrow message
         narrowed numbers_of of_numbers of_texts one_batch operator operator_code pages_of_both
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
-        refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
-        value_of_word with_nulls
+        refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many to_its_end together typed
+        user_cache value_of_word with_nulls
     """,
     "ivm": "Answer IvmError Workspace open register_function",
     "ivm.dbapi": """

@@ -49,7 +49,7 @@ from ivm.ways.storing import (
 from ivm.ways.tries import record
 from ivm.ways.way import Context, naming_the_rule
 from pagestore.errors import EditError
-from pagestore.host import ALONE, Edits, Transaction, Tree, one_batch
+from pagestore.host import ALONE, Edits, Transaction, Tree, one_batch, refuse_stopped
 
 
 class Engine:
@@ -271,6 +271,7 @@ class Engine:
         # the numbers of rules whose views are evaluated anew, after the last step of such a rule
         anew = set[int]()
         for place, step in enumerate(steps):
+            refuse_stopped()
             if isinstance(step, Flush):
                 if step.name in waiting:
                     with within_memory(f"{step.name}: storing rows that change"):

@@ -26,7 +26,7 @@ from ivm.join.plan_arrays import (
 )
 from ivm.memory import Budget, Held, MemoryUse, Sink, _allowed, within_memory
 from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
-from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refuse_stopped
+from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
 
 BATCH = 1 << 16
 TRACED = 1 << 14  # trace rows of a batch: they are copied out, and the buffer stays in the cache
@@ -181,7 +181,6 @@ class Run(ABC):
         self.memory.begin()
         spent = 0
         for out, rows in self:
-            refuse_stopped()
             if 4 * out.shape[1] > self._size[1]:
                 self._out = self._buffer()
             else:

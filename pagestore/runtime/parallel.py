@@ -1,15 +1,15 @@
 """Run tasks on several threads; kernels hold no GIL, so they run side by side."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import copy_context
-from ctypes import c_ulong, py_object, pythonapi
 from functools import cache
-from threading import get_ident, local
+from math import inf
+from threading import local
+from time import monotonic
 from typing import TypeVar
-
-from pagestore.runtime.forks import thread_lock
 
 T = TypeVar("T")
 
@@ -42,64 +42,89 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class Stopped(Exception):
-    """The result of a task is not wanted: another of its group failed, or somebody left."""
+    """The result of a task is not wanted: another of its group failed, somebody left or it took
+    too long.
+    """
 
 
 def refuse_stopped() -> None:
     """Raise Stopped if this thread runs a task of `together` of which another one has failed, or
-    one to stop. O(1).
+    a Stoppable one that is to end. O(1).
 
     To be called by what may take long, such as between two batches of a kernel.
     """
     group: _Group | None = getattr(_here, "group", None)
     while group is not None:
-        if group.stopped:
+        if group.stopped or group.is_late:
             raise Stopped
         group = group.before
 
 
 class _Group:
-    """The tasks that run at the same time; `before` is the group of the task that started them."""
+    """The tasks that run at the same time, up to a moment; `before` is the group of the task that
+    started them.
+    """
 
     def __init__(self, before: "_Group | None") -> None:
-        self.stopped, self.before = False, before
+        self.stopped, self.until, self.before = False, inf, before
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the moment is over."""
+        return monotonic() > self.until
 
     def run(self, task: Callable[[], T]) -> T:
-        """Run a task in a pooled thread."""
-        _here.group = self
-        try:
+        """Run a task in this thread."""
+        with self.running():
             return task()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the block be a task of this thread."""
+        around, _here.group = getattr(_here, "group", None), self
+        try:
+            yield
         finally:
-            _here.group = None
+            _here.group = around
+
+
+def to_its_end(task: Callable[[], T]) -> T:
+    """Run a task that nothing around it ends, as what follows a commit."""
+    return _Group(None).run(task)
 
 
 class Stoppable:
-    """Work of one thread that another one can end, with the tasks that it has started."""
+    """Work that another thread can end, with the tasks that it has started, or that ends after
+    some `seconds`.
+    """
 
-    def __init__(self) -> None:
-        self._group, self._thread, self._guard = _Group(None), 0, thread_lock()
+    def __init__(self, seconds: float = inf) -> None:
+        self._group, self._seconds = _Group(None), seconds
 
     def run(self, task: Callable[[], T]) -> T:
-        """Run a task in this thread, which must then end.  Raises Stopped, even if the task has
-        just ended.
-        """
-        self._thread = get_ident()
-        try:
-            return self._group.run(task)
-        finally:
-            with self._guard:
-                self._thread = 0
+        """Run a task in this thread.  Raises Stopped, where the task looks (`refuse_stopped`)."""
+        with self.running():
+            return task()
 
-    def stop(self) -> None:
-        """Let the task raise Stopped: where it looks (`refuse_stopped`), or between any two
-        operations of Python.
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the block be the task; it raises as `run` does."""
+        self._group.before = getattr(_here, "group", None)
+        self._group.until = monotonic() + self._seconds
+        with self._group.running():
+            yield
 
-        So it must be one that an exception may end anywhere, as a signal does.
-        """
-        self._group.stopped = True
-        with self._guard:
-            if self._thread:
-                pythonapi.PyThreadState_SetAsyncExc(c_ulong(self._thread), py_object(Stopped))
+    @property
+    def is_late(self) -> bool:
+        """Whether the task has had its seconds."""
+        return self._group.is_late
+
+    def stop(self, after: float = 0.0) -> None:
+        """Let the task raise Stopped, now or after some seconds, from any thread."""
+        if after:
+            self._group.until = min(self._group.until, monotonic() + after)
+        else:
+            self._group.stopped = True
 
 
 _here = local()  # its `group` is that of the task that the thread runs

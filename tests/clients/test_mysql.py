@@ -6,6 +6,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import ivm
+from pagestore_tools.serving import clients
 from pagestore_tools.serving.clients import FIRST_LONGEST, Settings
 from tests.support.programs.amounts import times
 
@@ -230,3 +232,43 @@ TRANSLATED = [
 def test_what_mysql_says_otherwise() -> None:
     for text, said in TRANSLATED:
         assert translated(text) == ([] if said is None else [said])
+
+
+ENDLESS = (
+    "SELECT COUNT(*) FROM generate_series(1, 9000) a(x), generate_series(1, 9000) b(y),"
+    " generate_series(1, 9000) c(z) WHERE x * y * z % 7 = 30"
+)
+
+
+@pytest.mark.parametrize("how", ["query", "connection", "gone"])
+def test_a_statement_that_is_killed_or_whose_client_is_gone_ends(
+    server: Any, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take hours."""
+    monkeypatch.setattr(clients, "LEFT_SECONDS", 0.01)
+    client = connected(server)
+    (session,) = [one.session for one in server._clients.known.values()]
+    number, found = client.thread_id(), list[Any]()
+
+    def ask() -> None:
+        with pytest.raises(pymysql.Error) as error:
+            client.cursor().execute(ENDLESS)
+        found.append(error.value.args[0])
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not session._statements.is_running:
+        threading.Event().wait(0.01)
+    if how == "gone":
+        client._sock.shutdown(socket.SHUT_RDWR)
+    else:
+        with connected(server) as other:
+            other.cursor().execute(f"KILL {how} {number}")
+    asking.join()
+    assert found == [1317 if how == "query" else 2013]
+    while session._statements.is_running:
+        threading.Event().wait(0.01)
+    if how == "query":
+        with client.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*) FROM orders")
+            assert cursor.fetchone() == (0,)

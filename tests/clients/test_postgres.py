@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import ivm
+from pagestore_tools.serving import clients
 from pagestore_tools.serving.postgres import values
 from pagestore_tools.serving.postgres.server import Server, Settings
 from tests.support.programs.amounts import times
@@ -201,6 +202,81 @@ def test_a_client_that_breaks_off_leaves_nothing(server: Server) -> None:
             except psycopg.Error:
                 continue
         assert other.execute("SELECT id FROM orders ORDER BY id").fetchall() == [(1,), (2,), (8,)]
+
+
+ENDLESS = (
+    "SELECT count(*) FROM generate_series(1, 9000) a(x), generate_series(1, 9000) b(y),"
+    " generate_series(1, 9000) c(z) WHERE x * y * z % 7 = 30"
+)
+
+
+def running(server: Server) -> None:
+    """Wait until a client's statement is evaluated."""
+    while not any(session.is_running for session, _ in [*server.sessions.values()]):
+        threading.Event().wait(0.01)
+
+
+def test_a_statement_that_is_cancelled_or_whose_client_is_gone_ends(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statements would take hours.  `cancel` would keep this process, and so the server, waiting."""
+    psycopg = pytest.importorskip("psycopg")
+    into = "INSERT INTO item (id) SELECT 9 * x + y FROM generate_series(1, 9000) a(x), generate_series(1, 9000) b(y)"
+    with psycopg.connect(url(server), autocommit=True) as client:
+        for text in (ENDLESS, into, ENDLESS):
+            stop = threading.Thread(target=lambda: (running(server), client.cancel_safe()))
+            stop.start()
+            with pytest.raises(psycopg.errors.QueryCanceled, match="asked to"):
+                client.execute(text)
+            stop.join()
+            assert client.execute("SELECT count(*) FROM item").fetchone() == (0,)
+    client = psycopg.connect(url(server), autocommit=True)
+    monkeypatch.setattr(clients, "LEFT_SECONDS", 0.01)
+    client.pgconn.send_query(ENDLESS.encode())
+    running(server)
+    client.close()
+    while server.sessions:  # until the server has noticed it
+        threading.Event().wait(0.01)
+
+
+MUCH = "SELECT x, y FROM generate_series(1, 2000) a(x), generate_series(1, 900) b(y)"
+
+
+@pytest.mark.parametrize(
+    ("settings", "memory", "text", "state"),
+    [
+        (Settings(rows=10), None, "SELECT * FROM generate_series(1, 11)", "54000"),
+        (Settings(seconds=1e-6), None, ENDLESS, "57014"),
+        (Settings(), 1 << 20, MUCH, "53200"),
+    ],
+    ids=["rows", "seconds", "memory"],
+)
+def test_a_client_may_take_so_much(
+    settings: Settings, memory: int | None, text: str, state: str
+) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    for server in serving(settings):
+        server.ws.memory = memory
+        with psycopg.connect(url(server), autocommit=True) as client:
+            with pytest.raises(psycopg.OperationalError) as error:
+                client.execute(text)
+            assert error.value.sqlstate == state, error.value
+            client.execute("UNLISTEN *")  # it goes on
+
+
+def test_cursors_hold_no_more_rows_together_than_a_client_may() -> None:
+    for server in serving(Settings(rows=10)):
+        asyncio.run(two_cursors(server))
+
+
+async def two_cursors(server: Server) -> None:
+    asyncpg = pytest.importorskip("asyncpg")
+    client = await asyncpg.connect(url(server))
+    async with client.transaction():
+        await (await client.cursor("SELECT * FROM generate_series(1, 6)")).fetch(1)
+        with pytest.raises(asyncpg.PostgresError, match="more than 10 rows for one client"):
+            await (await client.cursor("SELECT * FROM generate_series(2, 7)")).fetch(1)
+    await client.close()
 
 
 HELLO = struct.pack(">ii", 9, 196608) + b"\0"

@@ -21,12 +21,13 @@ import pandas
 import pytest
 
 import ivm
-from ivm.errors import IvmError
+from ivm.errors import IvmError, LimitError, OptionError
 from ivm.sql.dialects import read
 from ivm.sql.edits import insert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries import constants
 from ivm.sql.statements import MISTAKE
+from pagestore.host import Stoppable, Stopped, refuse_stopped
 from tests.sql.test_arguments import EVERY, TABLE, each
 
 LONG = {
@@ -377,3 +378,54 @@ def test_order_and_limit_are_of_the_query_that_they_are_written_for(tmp_path: Pa
             if found != wanted and not (found is None and "ALL" in query and "LIMIT" in query):
                 wrong.append((query, found, wanted))
         assert wrong == []
+
+
+NINES = (
+    "generate_series(1, 9000) a(x), generate_series(1, 9000) b(y), generate_series(1, 9000) c(z)"
+)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"SELECT count(*) FROM {NINES} WHERE x * y * z % 7 = 30",
+        f"INSERT INTO t (k) SELECT 9000 * (9000 * x + y) + z FROM {NINES}",
+        f"CREATE MATERIALIZED VIEW v AS SELECT t.k, a.x, y, z FROM t, {NINES} WHERE t.k <> a.x",
+        "WITH RECURSIVE r(a, b) AS (SELECT x, x + 1 FROM generate_series(1, 90000) g(x) "
+        "UNION SELECT r.a, s.x + 1 FROM r JOIN generate_series(1, 90000) s(x) ON r.b = s.x) SELECT count(*) FROM r",
+        "SELECT count(*) FROM generate_series(1, 200000) g(x) WHERE regexp_matches(x || 'aaaaaaaa', '(a|b)*c')",
+    ],
+    ids=["question", "edit", "view", "recursion", "regex"],
+)
+def test_a_statement_ends_after_its_seconds_and_nothing_of_it_stays(
+    ws: ivm.Workspace, statement: str
+) -> None:
+    """All but the last would take hours."""
+    before = ws.store.version
+    with pytest.raises(LimitError, match="took longer than timeout=0.01 seconds"):
+        ws.sql(statement, timeout=0.01)
+    assert ws.store.version == before and ws.check() == []
+    assert list(ws.sql("SELECT k FROM t", timeout=600)) == [(1,)]
+
+
+def test_a_timeout_is_a_number_of_seconds(ws: ivm.Workspace) -> None:
+    for wrong in (0, -1, float("nan"), "5"):
+        with pytest.raises(OptionError, match="give a number of seconds above 0, or None"):
+            ws.sql("SELECT 1", timeout=wrong)
+
+
+def test_what_has_committed_is_not_ended(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS n FROM t")
+    work, told = Stoppable(), list[int]()
+
+    def on_change(changes: Any) -> None:
+        work.stop()
+        refuse_stopped()  # as evaluating a question does
+        told.append(changes.num_rows)
+
+    ws.subscribe("v", on_change)
+    work.run(lambda: ws.sql("INSERT INTO t (k) VALUES (7)"))
+    assert told == [1]
+    with pytest.raises(Stopped):
+        work.run(lambda: ws.sql(f"INSERT INTO t (k) SELECT x * y * z FROM {NINES}"))
+    assert told == [1]

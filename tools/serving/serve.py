@@ -6,6 +6,7 @@ import ssl
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from math import inf
 from typing import Any, Literal, TypeVar
 
 import ivm
@@ -13,7 +14,7 @@ from ivm import IvmError
 
 from ..cli.answers import answer, common, number
 from ..cli.workspace_options import on_tick, ticking
-from .clients import Settings
+from .clients import ROWS_MOST, Settings
 from .postgres.server import Server
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -42,6 +43,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tls", nargs=2, metavar=("CERTIFICATE", "KEY"), help="files of TLS, which is then wanted"
     )
     parser.add_argument("--read-only", action="store_true", help="edits are refused")
+    parser.add_argument(
+        "--rows",
+        type=_some,
+        default=ROWS_MOST,
+        help="the most rows of answers that one client may hold (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds", type=_some, help="the longest that one statement may take (default: no limit)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=_some,
+        metavar="BYTES",
+        help="the most memory that the rows of one statement may take "
+        "(default: a quarter of the machine's)",
+    )
     on_tick(parser)
 
 
@@ -62,9 +79,11 @@ def run(options: argparse.Namespace) -> int:
                 f"{' and '.join(options.tls)} are no certificate and key: {error}"
             ) from None
     mode: Literal["r", "rw"] = "r" if options.read_only else "rw"
-    settings = Settings(password, tls)
+    settings = Settings(password, tls, options.rows, options.seconds or inf)
     with ExitStack() as stack:
-        ws = stack.enter_context(ivm.open(options.file, mode=mode, create=False, timeout=5.0))
+        ws = stack.enter_context(
+            ivm.open(options.file, mode=mode, create=False, timeout=5.0, memory=options.memory)
+        )
         server = _listening(lambda: Server(ws, options.host, options.port, settings), options.port)
         stack.enter_context(server)
         urls = {"url": f"postgresql://ivm@{options.host}:{server.server_address[1]}/ivm"}
@@ -79,6 +98,13 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.flush()
         server.serve_forever()
     return 0
+
+
+def _some(text: str) -> int:
+    """Parse a limit.  Raises argparse.ArgumentTypeError."""
+    if not (found := number(text)):
+        raise argparse.ArgumentTypeError("0 allows nothing: a number from 1 on is wanted")
+    return found
 
 
 def _mysql(ws: ivm.Workspace, options: argparse.Namespace, settings: Settings) -> Any:

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ivm import IvmError
 from pagestore.errors import PagestoreError
-from pagestore.tooling import Stoppable, Stopped
+from pagestore.host import Stoppable, Stopped
 
 from ..cli.answers import as_json, spelt
 from ..cli.rows import cell

@@ -7,7 +7,13 @@ import time
 
 import pytest
 
-from pagestore.runtime.parallel import refuse_stopped, together
+from pagestore.runtime.parallel import (
+    Stoppable,
+    Stopped,
+    refuse_stopped,
+    to_its_end,
+    together,
+)
 
 FORKED = """
 import os
@@ -80,3 +86,24 @@ def test_a_task_that_fails_stops_the_others():
         together([fails, endless, interrupted])
     refuse_stopped()  # raises nothing in a thread that runs no task
     assert together([lambda: 1, lambda: 2]) == [1, 2]
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_work_is_ended_with_its_tasks_and_with_the_work_around_it(stopped):
+    begun, works = threading.Event(), (Stoppable(), Stoppable())
+    outer, inner = works
+
+    def endless():
+        begun.set()
+        while True:
+            refuse_stopped()
+
+    stops = threading.Thread(target=lambda: (begun.wait(), works[stopped].stop()))
+    stops.start()
+    with pytest.raises(Stopped):
+        outer.run(lambda: inner.run(lambda: together([endless, endless])))
+    stops.join()
+    refuse_stopped()
+    assert works[stopped].run(lambda: to_its_end(refuse_stopped)) is None
+    with pytest.raises(Stopped):
+        Stoppable(0.0).run(endless)

@@ -5,6 +5,7 @@ password is sent away, edits are counted, and a prepared statement keeps its par
 import asyncio
 import io
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from mysql_mimic.connection import Connection as Library
@@ -30,6 +31,20 @@ class Reader(asyncio.StreamReader):
 
     longest = FIRST_LONGEST  # until it is known who the client is
     _size = 0
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.gone: Callable[[], object] = lambda: None  # called when the client has ended
+
+    def feed_eof(self) -> None:
+        """Note that the client has ended."""
+        super().feed_eof()
+        self.gone()
+
+    def set_exception(self, exc: Exception) -> None:
+        """Note that the client has broken off."""
+        super().set_exception(exc)
+        self.gone()
 
     async def read(self, n: int = -1) -> bytes:
         """Return the header of a packet; nothing at the end, or where a message is too long."""

@@ -5,6 +5,7 @@ import logging
 import threading
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 from mysql_mimic.auth import IdentityProvider, NativePasswordAuthPlugin, User
 from mysql_mimic.constants import KillKind
@@ -42,9 +43,11 @@ class Clients(Control):
         self.numbers = count(1)
 
     async def kill(self, connection_id: int, kind: KillKind = KillKind.CONNECTION) -> None:
-        """End a client, or withhold the answer of its statement."""
-        if connection_id in self.known:
-            self.known[connection_id].kill(kind)
+        """End the statement of a client, and the client unless only its query is meant."""
+        if (client := self.known.get(connection_id)) is not None:
+            client.session.cancel()
+            if kind is not KillKind.QUERY:
+                client.kill(kind)
 
 
 class Server:
@@ -82,7 +85,7 @@ class Server:
     def _client(self) -> asyncio.StreamReaderProtocol:
         return asyncio.StreamReaderProtocol(Reader(loop=self._loop), self._serve, self._loop)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: Any, writer: asyncio.StreamWriter) -> None:
         """Serve a client."""
         known = self._clients.known
         if len(known) >= CLIENTS_MOST:
@@ -91,11 +94,12 @@ class Server:
             writer.close()
             return
         client = Connection(
-            stream=MysqlStream(reader, writer), session=Session(self._ws), control=self._clients,
+            stream=MysqlStream(reader, writer), session=Session(self._ws, self._settings), control=self._clients,
             identity_provider=self._users, ssl=self._settings.tls,
         )  # fmt: skip
         client.connection_id = next(self._clients.numbers)
         known[client.connection_id] = client
+        reader.gone = client.session.leave
         late = self._loop.call_later(SECONDS, client.end_if_unknown)
         try:
             with suppress(Exception):

@@ -23,6 +23,7 @@ from ivm.dbapi.connection import EDIT
 from ivm.dbapi.errors import errors_of_pep249
 from ivm.sql import described, split
 
+from ..clients import Settings as Limits
 from ..clients import Statements, state_of
 from . import values
 from .translate import translated, written
@@ -38,7 +39,7 @@ INSERT = re.compile(r'INSERT INTO "?(\w+)"? \(([^()]*)\) (?!.*\bRETURNING\b)', r
 CODES = {
     "23000": 1062, "23505": 1062, "23514": 3819, "23503": 1452, "23502": 1048, "57014": 1317,
     "42P01": 1146, "42703": 1054, "42P07": 1050, "42883": 1305, "55P03": 1205, "42000": 1064,
-    "22000": 1366,
+    "22000": 1366, "54000": 1104, "53200": 1041,
 }  # fmt: skip
 SYSTEM: dict[str, Any] = {
     **SYSTEM_VARIABLES,
@@ -79,14 +80,14 @@ class Session(Library):
     client's.
     """
 
-    def __init__(self, ws: ivm.Workspace) -> None:
+    def __init__(self, ws: ivm.Workspace, limits: Limits) -> None:
         super().__init__(Settings(GlobalVariables(SYSTEM)))
         self.middlewares = [
             self._set_var_middleware, self._set_middleware, self._use_middleware,
             self._kill_middleware, self._show_middleware, self._describe_middleware,
             self._info_schema_middleware,
         ]  # fmt: skip
-        self._statements = Statements(ws, "duckdb")
+        self._statements = Statements(ws, "duckdb", limits)
         self._thread = ThreadPoolExecutor(1)
         self.given: list[Any] = []  # parameters of the statement that comes next
         self.edited = self.numbered = 0  # rows of the last edit, and the first number that it gave
@@ -137,12 +138,21 @@ class Session(Library):
             raise MysqlError(f"Unknown database '{database}': it is {DATABASE}", 1049)
         await super().use(database)
 
+    def cancel(self) -> None:
+        """End the statement that runs, from any thread."""
+        self._statements.cancel()
+
+    def leave(self) -> None:
+        """End the statement that runs soon, since its client has gone; from any thread."""
+        self._statements.leave()
+
     async def forget(self) -> None:
         """Undo edits that no COMMIT kept."""
         await self._in_thread(self._statements.end)
 
     async def end(self) -> None:
-        """End the client's transaction and thread."""
+        """End the client's statement, transaction and thread."""
+        self.cancel()
         await self.forget()
         self._thread.shutdown(wait=False)
 

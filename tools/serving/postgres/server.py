@@ -3,6 +3,8 @@ wanted.
 """
 
 import secrets
+import select
+import socket
 import socketserver
 import struct
 import threading
@@ -32,9 +34,21 @@ class Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, ws: ivm.Workspace, host: str, port: int, settings: Settings) -> None:
         self.ws, self.settings = ws, settings
-        self.sessions: dict[tuple[int, int], Session] = {}
+        self.sessions: dict[tuple[int, int], tuple[Session, socket.socket]] = {}
         self.places = threading.BoundedSemaphore(CLIENTS_MOST)
         super().__init__((host, port), Client)
+
+    def service_actions(self) -> None:
+        """End what clients asked that have gone."""
+        for session, client in [*self.sessions.values()]:
+            if session.is_running and _has_gone(client):
+                session.leave()
+
+    def server_close(self) -> None:
+        """Listen no more, and end what runs."""
+        super().server_close()
+        for session, _ in [*self.sessions.values()]:
+            session.cancel()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that breaks off."""
@@ -84,8 +98,8 @@ class Client(socketserver.BaseRequestHandler):
             elif code in (TLS, GSS):
                 self.request.sendall(b"N")
             elif code == CANCEL:
-                if session := self.server.sessions.get(struct.unpack(">ii", body)):
-                    session.cancel()
+                if client := self.server.sessions.get(struct.unpack(">ii", body)):
+                    client[0].cancel()
                 return None
             elif code != VERSION:
                 raise ProtocolError(f"protocol {code >> 16}.{code & 0xFFFF}: this is 3.0")
@@ -128,8 +142,20 @@ class Client(socketserver.BaseRequestHandler):
         parts += [message(b"S", text(name), text(known[name.lower()])) for name in SAID]
         self.request.sendall(b"".join([*parts, message(b"K", struct.pack(">ii", *key))]))
         self.request.settimeout(None)
-        self.server.sessions[key] = session = Session(self.server.ws, stream, self.request.sendall)
+        server = self.server
+        session = Session(server.ws, stream, self.request.sendall, server.settings)
+        server.sessions[key] = session, self.request
         try:
             session.run()
         finally:
-            del self.server.sessions[key]
+            del server.sessions[key]
+
+
+def _has_gone(client: socket.socket) -> bool:
+    """Return whether a client will say nothing more."""
+    waiting = select.poll()
+    try:
+        waiting.register(client, select.POLLRDHUP)
+    except ValueError:  # it is closed
+        return True
+    return bool(waiting.poll(0))

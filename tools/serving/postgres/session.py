@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import ivm
-from ivm.dbapi import Error, ProgrammingError
+from ivm.dbapi import Error, OperationalError, ProgrammingError
 from ivm.dbapi.connection import EDIT
 from ivm.dbapi.errors import errors_of_pep249
 from ivm.sql import described, split
 
-from ..clients import BRACKET, Statements, state_of
+from ..clients import BRACKET, LONGEST, Settings, Statements, state_of
 from . import values
 from .messages import Fields, ProtocolError, error, following, message, row, text
 from .values import Column
@@ -59,19 +59,30 @@ class Portal:
 class Session:
     """Statements of one client on a workspace, whose transactions are those of this thread."""
 
-    def __init__(self, ws: ivm.Workspace, stream: BinaryIO, send: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self, ws: ivm.Workspace, stream: BinaryIO, send: Callable[[bytes], Any], settings: Settings
+    ) -> None:
         self._ws, self._stream, self._send = ws, stream, send
         self._statements: dict[str, Statement] = {}
         self._portals: dict[str, Portal] = {}
-        self._client = Statements(ws, DIALECT)
+        self._client = Statements(ws, DIALECT, settings)
         self._failed = False  # until Sync
         self._out: list[bytes] = []
         self._watched: dict[str, Callable[[], None]] = {}
         self._lock = threading.Lock()  # of what is sent, for changes come from other threads
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a statement runs."""
+        return self._client.is_running
+
+    def leave(self) -> None:
+        """End the statement that runs soon, since its client has gone; from any thread."""
+        self._client.leave()
+
     def cancel(self) -> None:
-        """Withhold the rows of the statement that runs, from any thread."""
-        self._client.cancelled = True
+        """End the statement that runs, from any thread."""
+        self._client.cancel()
 
     def run(self) -> None:
         """Serve until the client ends.  Raises EOFError, ProtocolError."""
@@ -215,6 +226,9 @@ class Session:
                 given or inferred
                 for given, inferred in zip(oids + [0] * len(own), own, strict=False)
             ]
+        self._statements.pop(name, None)
+        if len(said) + sum(len(known.text) for known in self._statements.values()) > LONGEST:
+            raise OperationalError("too many statements are prepared: close some")
         self._statements[name] = Statement(said, oids)
         self._out.append(message(b"1"))
 
@@ -262,6 +276,8 @@ class Session:
             found = Answered(None, [], "")
             if said.strip():
                 found = self._run(said, portal.given or None)
+            held = (other.answer.rows for other in self._portals.values() if other.answer)
+            self._client.refuse(len(found.rows) + sum(map(len, held)))
             promised = portal.statement.columns
             portal.answer = found if promised is None else found._replace(columns=promised)
         return portal.answer
