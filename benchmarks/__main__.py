@@ -81,6 +81,11 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "STARTUP",
         "how soon a wheel answers where no compiler is installed",
     ),
+    "streams": (
+        "benchmarks.streams",
+        "STREAMING",
+        "the queries of Nexmark and TPC-H kept over streams of events, beside DuckDB",
+    ),
     "texts": ("benchmarks.texts", "TEXTS", "keys that are texts"),
     "upkeep_counts": (
         "benchmarks.counts",

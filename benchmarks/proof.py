@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import ivm
-from benchmarks import trees
+from benchmarks import deltas, trees
 from benchmarks.families import MADE, REAL, Family
 from benchmarks.picture import Picture, Spread, spread
 from pagestore_tools.bench.graphs import read_graph
@@ -279,10 +279,13 @@ def draw(options: argparse.Namespace) -> int:
             "proof-scans.svg": trees.draw_scan_tree(),
             "proof-intervals.svg": trees.draw_interval_tree(),
             "proof-versions.svg": trees.draw_versions(),
+            "proof-groups.svg": deltas.draw_aggregates([100, *sizes], folder),
+            "proof-deltas.svg": deltas.draw_deltas([sizes[-1] // 100, sizes[-1]]),
             "proof-distance.svg": draw_distances(sizes[:3], folder),
             "proof-edit.svg": draw_edits(sizes, folder),
             "proof-celebrity.svg": draw_celebrity(sizes, folder, options.data),
         }
+    deltas.print_cascades(sizes[-1])
     for file, text in pictures.items():
         (options.out / file).write_text(text, encoding="utf-8")
     return 0

@@ -9,7 +9,7 @@ import pytest
 
 import ivm
 import pagestore
-from benchmarks import proof, trees
+from benchmarks import deltas, proof, trees
 from benchmarks.__main__ import main
 from benchmarks.families import MADE, REAL
 from benchmarks.picture import Picture
@@ -100,9 +100,39 @@ def test_two_versions_share_all_but_a_path():
     assert ElementTree.fromstring(trees.draw_versions()) is not None
 
 
+def test_pages_of_a_difference_follow_what_differs():
+    """At most O(δ log n), and no more than all pages; neighbours are on few."""
+    for n in (2_000, 60_000):
+        for delta in (1, 30, n // 10):
+            scattered, near = (deltas.pages_compared(n, delta, spread) for spread in (True, False))
+            assert 2 <= near <= scattered <= 2 * delta * np.log2(n)
+            assert near <= 4 + delta / 20
+
+
+@pytest.mark.parametrize("kind", ["sum", "min", "median", "concat"])
+def test_an_edit_of_a_group_costs_pages_that_its_size_hardly_matters_for(kind, tmp_path):
+    small, large = (deltas.of_aggregate(kind, n, tmp_path).middle for n in (100, 20_000))
+    assert large <= small + 8
+
+
+def test_simulated_trees_write_what_changed():
+    """A B-tree writes a path for each change; a cascading tree loses none on the way down."""
+    plain, cascading = deltas.BTree(40_000, 100), deltas.CascadingTree(40_000, 100)
+    assert (plain.height, cascading.height) == (3, 4)
+    assert plain.commit([0.5]) == 3 and plain.commit([0.1, 0.9]) == 2 + 2 + 1
+    places = np.random.default_rng(1).random(30_000)
+    pages = [cascading.commit(some.tolist()) for some in np.split(places, 300)]
+    assert min(pages) == 1 and sum(pages) < 300 * 100 / 3
+    waiting = cascading._waiting.values()
+    assert max(map(len, waiting)) <= 100 and 0 < sum(map(len, waiting)) < 30_000
+
+
 def test_one_command_draws_all_that_the_page_shows(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(proof, "CHANGES", 10)
     monkeypatch.setattr(proof, "TIMES", 3)
+    monkeypatch.setattr(deltas, "TIMES", 2)
+    monkeypatch.setattr(deltas, "AGGREGATES", {"sum": deltas.AGGREGATES["sum"]})
+    monkeypatch.setattr(deltas, "BATCHES", (1, 100))
     assert main(["proof", str(tmp_path), "--largest", "3"]) == 0
     shown = set(re.findall(r"\((proof-\w+\.svg)\)", PAGE))
     assert {file.name for file in tmp_path.iterdir()} == shown
