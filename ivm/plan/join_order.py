@@ -61,7 +61,7 @@ class JoinOrders:
         once: bool = False,
     ) -> None:
         self._conjunction, self._distinct, self._heavy = conjunction, distinct, heavy
-        self._once = once
+        self._once, self._most = once, inf
         self._atoms, self._equal = conjunction.atoms, conjunction.equal
         names = dict.fromkeys(n for a in self._atoms for n in a.names if n is not None)
         self._free = [n for n in names if n not in self._equal]
@@ -92,6 +92,15 @@ class JoinOrders:
             if cost < best and (whole := cost + self._sorting(cost, order)) < best:
                 best, found = whole, (order, cost)
         return *found, considered
+
+    def beats(self, most: float) -> bool:
+        """Return whether some order costs less than another way, which costs `most`; for an
+        evaluation that is done once, no if to find out costs more than it can save.
+        """
+        if self._once and most < costs.EXTENDED * len(self._free) ** 2 / 2:
+            return False
+        self._most = min(self._most, most)
+        return self.cheapest[1] < most
 
     def nearest(self, t: int) -> tuple[str, ...]:
         """Return an order that starts with the variables of atom t, and goes on to the atom with
@@ -197,7 +206,7 @@ class JoinOrders:
         width = max(1, BEAM_WIDTH // max(1, len(rest)) ** 2)
         if self._once and len(rest) > 2:
             narrow = [*self._cheaply_begun(own, rest, True, 1)]
-            saved = min(self._cost(self._with_held(order)) for order in narrow)
+            saved = min(self._most, *(self._cost(self._with_held(order)) for order in narrow))
             worth = int(saved / (costs.EXTENDED * len(rest) ** 2))
             if worth <= 1:
                 return narrow

@@ -440,7 +440,7 @@ def _reads_little(plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
         b.kind == EQ and not b.others for b in plan.bounds
     )
     rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plan.tries)
-    return (few or constant) and rows > costs.COLUMN_ROWS * orders.cheapest[1]
+    return (few or constant) and orders.beats(rows / costs.COLUMN_ROWS)
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:

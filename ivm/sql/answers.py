@@ -228,6 +228,8 @@ class Understood(NamedTuple):
             table = repeated(table)
         if rows.order:
             table = _sorted(table, width, rows.order)
+        first, end = rows.some
+        table = table.slice(first, None if end is None else max(end - first, 0))
         table = as_shown(table.select(list(range(width))), [str(v.type) for _, v in rows.columns])
         table = table.rename_columns([n for n, _ in rows.columns])
         return Answer(table, time.perf_counter() - started)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from ivm.names import ONE
+from ivm.names import ONE, PART
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import (
     Atom,
@@ -151,7 +151,11 @@ class Builder:
     def helper(self) -> str:
         """Return the name of a new helper view."""
         self._helpers += 1
-        return f"{self.name}:part{self._helpers}"
+        return f"{self.name}{PART}{self._helpers}"
+
+    def is_own(self, name: str) -> bool:
+        """Return whether a name is that of a helper view."""
+        return name.startswith(f"{self.name}{PART}")
 
     @contextmanager
     def folding(self, node: Any) -> Iterator[None]:

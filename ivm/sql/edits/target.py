@@ -19,7 +19,6 @@ from ivm.sql.conversions import convert
 from ivm.sql.edits.literals import Row, rows_of
 from ivm.sql.errors import DuplicateError, SqlError, counted, nearest
 from ivm.sql.literals import NoValueError, constant, converted, literal
-from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
@@ -237,7 +236,7 @@ class Target:
             # as it is stored
             columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))
         names = [f"c{n}" for n in range(len(columns))]
-        rows = Rows(found.body, list(zip(names, (v for _, v in columns), strict=True)), found.order)
+        rows = found._replace(columns=list(zip(names, (v for _, v in columns), strict=True)))
         table = answer(queries, rows, self.reader.ask).to_arrow()
         for place, column in enumerate(types):  # a BLOB that is computed is a text of its bytes
             if (

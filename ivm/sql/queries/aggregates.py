@@ -1,11 +1,18 @@
 """GROUP BY: each aggregate becomes a function of the group, and the groups' rows join them.
 
-    SELECT a, count(*), sum(b) FROM t GROUP BY a
+    SELECT a, count(*), sum(b), min(b) FROM t GROUP BY a
 
-    v:part1[a] = n <- agg<<n = count()>> t[k] = (a, b).       every group has a row
-    v:part2[a] = s <- agg<<s = sum(b)>> t[k] = (a, b).        rows whose b is null are left out,
-    v:part3[a] = s <- v:part2[a] = s.                         so that a group may have none: null
-    v:part3[a] = s <- v:part1[a] = _, !v:part2[a] = _, s = null["int64"].
+    v:part1[a] = n, v:part2[a] = s, v:part3[a] = m <-
+      agg<<n = count(), s = sum(c), m = sum(d)>> t[k] = (a, b?), c = coalesce[b, 0], d = if[is_null[b], 0, 1].
+
+    v:part1[a] = n, v:part2[a] = s, v:part3[a] = m, sum = if[m = 0, null["int64"], s]
+
+Aggregates of the same rows are one rule, which reads them once. One that skips nulls otherwise has
+no row for a group of nulls only, which a union adds.
+
+    v:part4[a] = s <- agg<<s = min(b)>> t[k] = (a, b).        rows whose b is null are left out,
+    v:part5[a] = s <- v:part4[a] = s.                         so that a group may have none: null
+    v:part5[a] = s <- v:part1[a] = _, !v:part4[a] = _, s = null["int64"].
 
 Without GROUP BY there is one group, which has a row even if nothing is in it.  A `DISTINCT`
 aggregate reads a helper view of distinct values.  Rows with multiplicities weigh as much in counts,
@@ -21,11 +28,11 @@ from sqlglot import exp
 
 from ivm.names import ONE
 from ivm.sql.queries.expressions import Expressions, Subqueries
-from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, join_around, wanted
+from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, join_around, together, wanted
 from ivm.sql.queries.folds.kinds import made
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, Column, Table, column_of
-from ivm.sql.terms import Atom, Define, Not, Rule, Typed, Var
+from ivm.sql.terms import Atom, Call, Define, Lit, Not, Rule, Typed, Var
 from ivm.sql.types import INTEGER
 
 AGGREGATES = (exp.AggFunc, exp.GroupConcat, exp.Filter, exp.WithinGroup, exp.AnyValue)
@@ -80,6 +87,8 @@ def is_aggregate(node: exp.Expr) -> bool:
 class Grouping(Group):
     """The groups of a body, and the aggregates over them."""
 
+    presents = True
+
     def __init__(
         self,
         builder: Builder,
@@ -115,7 +124,9 @@ class Grouping(Group):
 
     def evaluate(self) -> tuple[Body, dict[str, Typed], list[Typed]]:
         """Return a body of one row for each group, aggregates by text, and the groups' columns."""
+        before = len(self.builder.rules)
         each = {text_of(node): self._made(node) for node in self.nodes}
+        self.builder.rules[before:] = together(self.builder.rules[before:])
         base = self._base([*each.values()])
         body = Body(self.scope.body.outer)
         given = [self._outer(name) for name in self.around]
@@ -126,15 +137,25 @@ class Grouping(Group):
             if table is base:
                 atom = body.literals[0]
                 assert isinstance(atom, Atom)
-                values[text] = next(t for t in body.columns.values() if t.term == atom.values[-1])
+                value = next(t for t in body.columns.values() if t.term == atom.values[-1])
             else:
-                values[text] = self.builder.scan(table, body, key)[-1]
+                value = self.builder.scan(table, body, key)[-1]
+            values[text] = self._unless_null(value, one, body, key)
         own = key[len(self.around) :]
         fewest = self.builder.fewest(self.scope.body, self.groups)
         if len(fewest) < len(own):
             places = [self.groups.index(one) for one in fewest]
             self.builder.tells_apart(body, [own[place] for place in places], own)
         return body, values, [] if self._dummy else own
+
+    def _unless_null(self, value: Typed, one: Made, body: Body, key: list[Typed]) -> Typed:
+        """Return the value of an aggregate, null for a group whose values all are."""
+        if one.present is None:
+            return value
+        present = self.builder.scan(one.present, body, key)[-1]
+        none = Call("=", (present.term, Lit(0, "int64")))
+        term = Call("if", (none, one.default, value.term))
+        return self.builder.define(body, Typed(term, value.type, True))
 
     def _base(self, made: list[Made]) -> Table:
         """Return a table that has each group once."""

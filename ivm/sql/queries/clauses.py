@@ -20,11 +20,15 @@ Order = tuple[Typed, bool, bool]  # a value, whether it descends, and whether nu
 
 
 class Rows(NamedTuple):
-    """A query's rows: a body and its columns by name; `order` are the values of ORDER BY."""
+    """A query's rows: a body and its columns by name; `order` are the values of ORDER BY, and
+    `some` the places, from 0, of the first row in this order that is wanted and of that after
+    the last.
+    """
 
     body: Body
     columns: list[tuple[str, Typed]]
     order: tuple[Order, ...] = ()
+    some: tuple[int, int | None] = (0, None)
 
     def named(self, names: list[str], node: exp.Expr) -> Rows:
         """Return rows with the names that an alias gives their columns, as in `AS t(a, b)`."""

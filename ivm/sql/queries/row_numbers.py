@@ -19,12 +19,13 @@ from ivm.names import ONE
 from ivm.sql.conversions import convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
-from ivm.sql.queries.clauses import Clauses
+from ivm.sql.queries.clauses import Clauses, Rows
 from ivm.sql.queries.expressions import NEVER
 from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Rule, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, INTERVAL, TIMESTAMP, VARCHAR, SqlType
+from pagestore.host import KEYS_MAX
 
 MOST = 10**15  # rows of a partition
 
@@ -73,7 +74,7 @@ def numbered(
     )
     rows, number = Body(), builder.variable(BIGINT, False)
     group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
-    found = []
+    found, heads, folds = [], list[Atom](), list[Fold]()
     for one, own in zip(ids, parts, strict=True):
         values: list[Typed] = []
         for part in own:
@@ -89,11 +90,13 @@ def numbered(
                 (part.term, *by, Lit(most, "int64")),
                 place.name,
             )
-            builder.rule(Atom(name, (*(g.term for g in groups), place), (result,)), inner, (fold,))
+            heads.append(Atom(name, (*(g.term for g in groups), place), (result,)))
+            folds.append(fold)
             columns = (*group_columns, Column("n", BIGINT, False), Column("v", part.type, False))
             table = Table(name, columns, (*range(len(groups) + 1),), function=True)
             values.append(builder.scan(table, rows, [*group_values, number])[-1])
         found.append(put_together(builder, rows, values, one.type))
+    builder.rules_of((*heads,), inner, (*folds,))
     name = builder.helper()
     own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
     builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
@@ -116,7 +119,7 @@ def parts_of(builder: Builder, body: Body, value: Typed) -> list[Typed]:
     if not builder.may_be_null(body, value):
         return [value._replace(nullable=False)]
     flag = Call("if", (Call("is_null", (value.term,)), Lit(1, "int64"), Lit(0, "int64")))
-    filled = Call("coalesce", (value.term, _least(value.type)))
+    filled = Call("coalesce", (value.term, least(value.type)))
     parts = (Typed(flag, INTEGER, False), Typed(filled, value.type, False))
     return [builder.define(body, part) for part in parts]
 
@@ -133,7 +136,8 @@ def put_together(
     return builder.define(body, found) if define else found
 
 
-def _least(type_: SqlType) -> Lit:
+def least(type_: SqlType) -> Lit:
+    """Return a value to stand in place of null."""
     if type_.store in ("string", "int64"):
         return Lit("" if type_.store == "string" else 0, type_.store)
     text = {"DATE": "2000-01-01", "TIME": "00:00:00", "BLOB": ""}.get(type_.name, "0")
@@ -161,11 +165,11 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
         flag = Typed(Call("if", (Call("is_null", (value.term,)), *ones)), INTEGER, False)
         found.append(builder.define(body, flag).term)
         value = builder.define(
-            body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False)
+            body, Typed(Call("coalesce", (value.term, least(value.type))), value.type, False)
         )
     if upward and key.desc and value.type.is_float:  # what is not a number comes first
         zero, infinite = (
-            _least(value.type),
+            least(value.type),
             Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64"))),
         )
         number = Call("<=", (value.term, infinite))
@@ -208,14 +212,14 @@ def _placed(builder: Builder, body: Body, value: Typed) -> Typed:
 
 def _reversed(value: Typed) -> Typed:
     if value.type.is_number:
-        zero = _least(value.type)
+        zero = least(value.type)
         return Typed(Call("-", (zero, value.term)), value.type, False)
     if value.type.name in ("TIME", "TIMESTAMP WITH TIME ZONE"):
         value = Typed(Call("datetime", (value.term,)), TIMESTAMP, False)
     if value.type == INTERVAL:
-        return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
+        return Typed(Call("-", (least(value.type), value.term)), BIGINT, False)
     if value.type.name in ("DATE", "TIMESTAMP"):
-        return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
+        return Typed(Call("-", (least(value.type), value.term)), BIGINT, False)
     raise SqlError(
         f"ORDER BY mixes ascending keys with a descending {value.type}, which is not kept: order "
         "all keys in one direction"
@@ -261,6 +265,34 @@ def limited(
     if first:
         body.literals.append(Test(Call(">", (number.term, Lit(first, "int64")))))
     return body, columns, keys
+
+
+def cut(
+    select: Clauses,
+    body: Body,
+    columns: list[tuple[str, Typed]],
+    keys: list[tuple[Typed, bool, bool]],
+) -> Rows | None:
+    """Return the rows of a question with which of them are wanted, if they are of helper views
+    alone, which hold them all: they are sorted as they are shown, rather than by rules.
+
+    Ties are broken as in `numbered`.
+    """
+    builder = select.builder
+    read = [one.name for one in body.literals if isinstance(one, Atom)]
+    identity = builder.identity(body)
+    if not (read and identity and all(map(builder.is_own, read))) or body.weights:
+        return None
+    desc = bool(keys) and all(key[1] for key in keys)
+    ties = [one for one in identity if one not in [key[0] for key in keys]]
+    order = (*keys, *((one, desc, desc) for one in ties))
+    if any(one.type.words or one.type == INTERVAL for one in ties):
+        return None
+    return (
+        Rows(body, columns, order, _bounds(select))
+        if len(columns + keys + ties) <= KEYS_MAX
+        else None
+    )
 
 
 def _bounds(select: Clauses) -> tuple[int, int | None]:

@@ -17,21 +17,41 @@ from ivm.lang.ir import Value
 from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.expressions import Expressions
-from ivm.sql.queries.row_numbers import Key, copies, ordered_terms, ordering, parts_of
+from ivm.sql.queries.row_numbers import (
+    Key,
+    copies,
+    least,
+    ordered_terms,
+    ordering,
+    parts_of,
+)
 from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table
-from ivm.sql.terms import Atom, Call, Fold, Lit, Rule, Term, Typed, Var
+from ivm.sql.terms import (
+    Atom,
+    Call,
+    Define,
+    Fold,
+    Lit,
+    Literal,
+    Rule,
+    Term,
+    Typed,
+    Var,
+    variables,
+)
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, NULL, SqlType
 
 
 class Made(NamedTuple):
     """An aggregate as a function of the group; `total` if each group has a row, else `default`
-    is the value.
+    is the value, as it is where `present` is 0 if that is given: how many values are not null.
     """
 
     table: Table
     total: bool
     default: Lit
+    present: Table | None = None
 
 
 class Wanted(NamedTuple):
@@ -104,6 +124,8 @@ class Group:
     of a query around.
     """
 
+    presents = False  # whether it reads the second function of a `Made`
+
     def __init__(
         self, builder: Builder, body: Body, key: list[Typed], around: Sequence[str] = ()
     ) -> None:
@@ -159,6 +181,28 @@ class Aggregate:
     def argument(self, type_: SqlType | None = None) -> Typed:
         """Return the argument as a variable that is not null, of distinct values if wanted."""
         return self.variables(self.arguments()[:1], type_)[0]
+
+    def filled(self) -> tuple[Typed, Typed | None]:
+        """Return the argument of a sum as a variable that is not null, and, if all rows of a group
+        are read, though it may be null, another that is 1 or 0: whether it is a value, else 0.
+        """
+        value = self.values.value(self.arguments()[0])
+        if (
+            not (self.total and self.grouping.presents)
+            or self.one.distinct
+            or not value.type.is_number
+            or value.type.wide
+            or not self.builder.may_be_null(self.body, value)
+        ):
+            return self.argument(), None
+        found = Typed(Call("coalesce", (value.term, least(value.type))), value.type, False)
+        return self.builder.define(self.body, found), self.flag(value)
+
+    def flag(self, value: Typed) -> Typed:
+        """Return a variable that is 1 in rows where a value is not null, else 0."""
+        ones = Lit(0, "int64"), Lit(1, "int64")
+        term = Call("if", (Call("is_null", (value.term,)), *ones))
+        return self.builder.define(self.body, Typed(term, INTEGER, False))
 
     def variables(self, nodes: list[exp.Expr], type_: SqlType | None = None) -> list[Typed]:
         """Return arguments as variables, none of which is null."""
@@ -268,6 +312,13 @@ class Aggregate:
         self.emit(table, Fold(op, "r", args))
         return Made(table, self.total, Lit(default, type_.store))
 
+    def sum(self, op: str, type_: SqlType, value: Typed, flag: Typed | None) -> Made:
+        """Return the sum of what `filled` returned."""
+        made = self.fold(op, type_, self.weighed(value))
+        if flag is None:
+            return made
+        return made._replace(present=self.fold("sum", BIGINT, self.weighed(flag)).table)
+
     def emit(self, table: Table, fold: Fold) -> None:
         """Add the rule of an aggregate."""
         result = self.builder.variable(BIGINT, False).term
@@ -313,3 +364,35 @@ class Aggregate:
         head = Atom(table.name, tuple(k.term for k in keys), (result.term,))
         self.builder.emit(Rule((head,), tuple(body.literals)))
         return Made(table, self.total, Lit(default, type_.store))
+
+
+def together(rules: Sequence[Rule]) -> list[Rule]:
+    """Return aggregating rules with those made one rule that read the same rows, so that these
+    are read once.
+
+    Parts of a body that nothing connects are summed on their own, which rules of one aggregate are.
+    """
+    found: dict[object, Rule] = {}
+    for rule in rules:
+        read = tuple([one for one in rule.body if not isinstance(one, Define)])
+        own = rule.required.intersection(name for one in read for name in variables(one))
+        key = (frozenset(read), own) if rule.folds and _is_connected(rule.body) else id(rule)
+        if (before := found.get(key)) is not None:
+            rule = Rule(
+                before.heads + rule.heads,
+                (*dict.fromkeys(before.body + rule.body),),
+                before.folds + rule.folds,
+                before.required | rule.required,
+            )
+        found[key] = rule
+    return [*found.values()]
+
+
+def _is_connected(body: Sequence[Literal]) -> bool:
+    """Return whether all literals that bind or test variables share some with others."""
+    left = [names for one in body if (names := {*variables(one)})]
+    reached = left.pop() if left else set[str]()
+    while near := [names for names in left if not names.isdisjoint(reached)]:
+        left = [names for names in left if names.isdisjoint(reached)]
+        reached = reached.union(*near)
+    return not left

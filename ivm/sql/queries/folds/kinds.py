@@ -80,6 +80,9 @@ def _count(one: Aggregate) -> Made:
     if isinstance(inner, exp.Distinct) and isinstance(inner.expressions[0], exp.Tuple):
         one.tuples(nodes)  # a tuple of nulls is a value
     elif one.one.distinct or not (nodes[0] is None or isinstance(nodes[0], exp.Star | exp.Literal)):
+        value = one.values.value(nodes[0])
+        if one.total and not one.one.distinct and one.builder.may_be_null(one.body, value):
+            return one.fold("sum", BIGINT, one.weighed(one.flag(value)), default=0)
         one.variables(nodes)
     weight = one.builder.weight(one.body)
     if weight is None:
@@ -96,19 +99,19 @@ def _count_if(one: Aggregate) -> Made:
 
 
 def _sum(one: Aggregate) -> Made:
-    value = one.argument()
+    value, flag = one.filled()
     if value.type == BOOLEAN:
         value = one.builder.define(one.body, convert(value, INTEGER))
     if not value.type.is_number:
         raise SqlError(f"sum takes numbers, and this is {value.type}: CAST it", one.one.node)
     type_ = SqlType("DECIMAL", 38, value.type.scale) if value.type.is_decimal else HUGEINT
     if value.type.is_float:
-        return one.fold("total", DOUBLE, one.weighed(value))
+        return one.sum("total", DOUBLE, value, flag)
     # arithmetic is in one word itself
     declared = isinstance(one.arguments()[0].unnest(), exp.Column | exp.Cast)
     if value.type.wide or (declared and SUMMED < value.type.precision <= DIGITS):
         return _long_sum(one, value, type_._replace(wide=True))
-    return one.fold("sum", type_, one.weighed(value))
+    return one.sum("sum", type_, value, flag)
 
 
 def _long_sum(one: Aggregate, value: Typed, type_: SqlType) -> Made:
