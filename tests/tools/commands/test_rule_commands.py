@@ -700,7 +700,10 @@ def test_why_not_of_a_view_of_sql_names_no_helpers(tmp_path, capsys):
         )
     assert command(["why", store, 'total("ada", 12)']) == 1
     said = capsys.readouterr().out
-    assert said == 'total("ada", 12) is not in version 3\nthere is total("ada", 11) instead\n'
+    assert said.startswith(
+        'total("ada", 12) is not in version 3\nthere is total("ada", 11) instead\n'
+    )
+    assert "total:part" not in said
     assert command(["why", store, 'total("eve", 12)']) == 1
     said = capsys.readouterr().out
     assert said.splitlines()[::2] == [
