@@ -126,7 +126,8 @@ class Grouping(Group):
         """Return a body of one row for each group, aggregates by text, and the groups' columns."""
         before = len(self.builder.rules)
         each = {text_of(node): self._made(node) for node in self.nodes}
-        self.builder.rules[before:] = together(self.builder.rules[before:])
+        if len(self.builder.rules) > before + 1:
+            self.builder.rules[before:] = together(self.builder.rules[before:])
         base = self._base([*each.values()])
         body = Body(self.scope.body.outer)
         given = [self._outer(name) for name in self.around]
@@ -148,13 +149,13 @@ class Grouping(Group):
             self.builder.tells_apart(body, [own[place] for place in places], own)
         return body, values, [] if self._dummy else own
 
-    def _unless_null(self, value: Typed, one: Made, body: Body, key: list[Typed]) -> Typed:
+    def _unless_null(self, value: Typed, of: Made, body: Body, key: list[Typed]) -> Typed:
         """Return the value of an aggregate, null for a group whose values all are."""
-        if one.present is None:
+        if of.present is None:
             return value
-        present = self.builder.scan(one.present, body, key)[-1]
+        present = self.builder.scan(of.present, body, key)[-1]
         none = Call("=", (present.term, Lit(0, "int64")))
-        term = Call("if", (none, one.default, value.term))
+        term = Call("if", (none, of.default, value.term))
         return self.builder.define(body, Typed(term, value.type, True))
 
     def _base(self, made: list[Made]) -> Table:

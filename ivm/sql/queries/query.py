@@ -445,8 +445,8 @@ class Select(Clauses):
             ]
         body = self.scope.body
         if self._limited():
-            if self.top and (found := row_numbers.cut(self, body, columns, keys)):
-                return found
+            if self.top and (rows := row_numbers.cut(self, body, columns, keys)):
+                return rows
             body, columns, keys = row_numbers.limited(self, body, columns, keys)
         return Rows(body, columns, tuple(keys) if self.top else ())
 

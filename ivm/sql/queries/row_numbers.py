@@ -279,14 +279,14 @@ def cut(
     Ties are broken as in `numbered`.
     """
     builder = select.builder
-    read = [one.name for one in body.literals if isinstance(one, Atom)]
+    read = [x.name for x in body.literals if isinstance(x, Atom)]
     identity = builder.identity(body)
     if not (read and identity and all(map(builder.is_own, read))) or body.weights:
         return None
     desc = bool(keys) and all(key[1] for key in keys)
-    ties = [one for one in identity if one not in [key[0] for key in keys]]
-    order = (*keys, *((one, desc, desc) for one in ties))
-    if any(one.type.words or one.type == INTERVAL for one in ties):
+    ties = [tie for tie in identity if tie not in [key[0] for key in keys]]
+    order = (*keys, *((tie, desc, desc) for tie in ties))
+    if any(tie.type.words or tie.type == INTERVAL for tie in ties):
         return None
     return (
         Rows(body, columns, order, _bounds(select))

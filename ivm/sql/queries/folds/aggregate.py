@@ -195,8 +195,8 @@ class Aggregate:
             or not self.builder.may_be_null(self.body, value)
         ):
             return self.argument(), None
-        found = Typed(Call("coalesce", (value.term, least(value.type))), value.type, False)
-        return self.builder.define(self.body, found), self.flag(value)
+        filled = Typed(Call("coalesce", (value.term, least(value.type))), value.type, False)
+        return self.builder.define(self.body, filled), self.flag(value)
 
     def flag(self, value: Typed) -> Typed:
         """Return a variable that is 1 in rows where a value is not null, else 0."""
@@ -372,25 +372,25 @@ def together(rules: Sequence[Rule]) -> list[Rule]:
 
     Parts of a body that nothing connects are summed on their own, which rules of one aggregate are.
     """
-    found: dict[object, Rule] = {}
+    merged: dict[object, Rule] = {}
     for rule in rules:
         read = tuple([one for one in rule.body if not isinstance(one, Define)])
-        own = rule.required.intersection(name for one in read for name in variables(one))
-        key = (frozenset(read), own) if rule.folds and _is_connected(rule.body) else id(rule)
-        if (before := found.get(key)) is not None:
+        required = rule.required.intersection(name for x in read for name in variables(x))
+        key = (frozenset(read), required) if rule.folds and _is_connected(rule.body) else id(rule)
+        if (before := merged.get(key)) is not None:
             rule = Rule(
                 before.heads + rule.heads,
                 (*dict.fromkeys(before.body + rule.body),),
                 before.folds + rule.folds,
                 before.required | rule.required,
             )
-        found[key] = rule
-    return [*found.values()]
+        merged[key] = rule
+    return [*merged.values()]
 
 
 def _is_connected(body: Sequence[Literal]) -> bool:
     """Return whether all literals that bind or test variables share some with others."""
-    left = [names for one in body if (names := {*variables(one)})]
+    left = [names for x in body if (names := {*variables(x)})]
     reached = left.pop() if left else set[str]()
     while near := [names for names in left if not names.isdisjoint(reached)]:
         left = [names for names in left if names.isdisjoint(reached)]
