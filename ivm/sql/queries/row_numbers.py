@@ -137,7 +137,7 @@ def put_together(
 
 
 def least(type_: SqlType) -> Lit:
-    """Return a value to stand in place of null."""
+    """Return a value of a type, which takes the place of null."""
     if type_.store in ("string", "int64"):
         return Lit("" if type_.store == "string" else 0, type_.store)
     text = {"DATE": "2000-01-01", "TIME": "00:00:00", "BLOB": ""}.get(type_.name, "0")
