@@ -299,12 +299,12 @@ def misfit(error: RuleTypeError, node: exp.Expr | None, whole: exp.Expr | None =
     """
     place = whole if node is None else node
     found = MISFIT.search(error.reason)
+    shown = "a function" if node is None else written(node)
     if found is None:
-        return SqlError(f"this is not evaluated: {error.reason}", place)
+        return SqlError(f"{shown} does not take values of such types: CAST them", place)
     own, wanted = (
         KINDS.get(one) or str(type_of_store(one)) for one in (found[1], found[2].partition(",")[0])
     )
-    shown = "a function" if node is None else written(node)
     return SqlError(f"{shown} takes {wanted}, and this is {own}: CAST it", place)
 
 

@@ -107,7 +107,7 @@ def fitted(term: Term, own: SqlType, type_: SqlType) -> Term:
 
 def _is_alike(own: SqlType, type_: SqlType) -> bool:
     """Return whether each value of a type is stored as the same value of another type is."""
-    if FLOAT in (own, type_) or UUID in (own, type_) or JSON in (own, type_):
+    if {FLOAT, UUID, JSON, INTERVAL} & {own, type_}:
         return (own, type_) in ((FLOAT, DOUBLE), (UUID, VARCHAR), (JSON, VARCHAR))
     if own.is_decimal and type_.is_decimal:
         return (own.scale, own.wide) == (type_.scale, type_.wide) and (

@@ -17,6 +17,7 @@ from ivm.errors import IvmError, OptionError
 from ivm.sql.errors import SqlError
 from pagestore.errors import SchemaError, VersionError
 from tests.support.calls import functions_called
+from tests.support.sql.oracle import Both
 
 
 @pytest.fixture
@@ -845,3 +846,27 @@ def test_the_key_of_a_view_is_the_smallest_that_follows(tmp_path):
             ws["v0"].get(("ada", 1, 2))
         ws.sql("UPDATE t SET p = 3 WHERE id = 1")
         assert ws["v0"].get("ada") == 8
+
+
+WINDOWS = [
+    "row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(2)", "lag(3)", "lead(3, 1, 7)",
+    "first_value(3)", "last_value(3)", "nth_value(3, 2)", "sum(3)", "count(*)",
+]  # fmt: skip
+
+
+def test_windows_of_the_only_row_of_a_query(tmp_path: Path) -> None:
+    """Of queries without a table, of totals and of subqueries, beside DuckDB."""
+    with warnings.catch_warnings(), ivm.open(tmp_path / "s.pages") as ws:
+        both = Both(ws)
+        warnings.simplefilter("ignore")  # what windows cost
+        both.run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+        both.run("INSERT INTO t VALUES (1), (2)")
+        for number, one in enumerate(WINDOWS):
+            over = ("", "ORDER BY 1", "PARTITION BY 1 ORDER BY 'a' ROWS 1 PRECEDING")[number % 3]
+            value = f"{one} OVER ({over}) AS w"
+            both.ask(f"SELECT {value}")
+            both.ask(f"SELECT {value} WHERE false")
+            both.ask(f"SELECT k, (SELECT {value} WHERE t.k > 1) AS v FROM t")
+            both.keep(f"v{number}", f"SELECT count(*) AS n, {value} FROM t")
+        both.run("INSERT INTO t VALUES (3)")
+        both.compare()

@@ -157,7 +157,7 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         return Typed(Lit(None, type_.store), type_, True)
     if operation == "*" and INTERVAL in (left.type, right.type):
         return times.multiplied(left, right, node)
-    if {left.type, right.type} & {INTERVAL, DATE, TIMESTAMP, TIMESTAMPTZ}:
+    if operation != "*" and {left.type, right.type} & {INTERVAL, DATE, TIMESTAMP, TIMESTAMPTZ}:
         return times.moved(operation, left, right, node)
     for one in (left, right):
         if not one.type.is_number:

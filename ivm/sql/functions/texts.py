@@ -72,7 +72,7 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
 def _padded(node: exp.Expr, value: Value) -> Typed:
     name = "string:lpad" if node.args.get("is_left") else "string:rpad"
     fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
-    args = [value(node.this), value(node.expression), value(fill)]
+    args = [_text_of(node.this, value), value(node.expression), _text_of(fill, value)]
     return Typed(
         call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args)
     )

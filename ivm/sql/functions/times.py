@@ -54,6 +54,7 @@ UNITS = {"h": "HOUR", "hr": "HOUR", "hrs": "HOUR", "m": "MINUTE", "min": "MINUTE
          "y": "YEAR", "yr": "YEAR",
          "ms": "MILLISECOND", "us": "MICROSECOND", "w": "WEEK", "centuries": "CENTURY"}  # fmt: skip
 MIXED = "months_micros"  # an interval of months and of microseconds
+INTERVALS = {"months", "micros", "elapsed", MIXED}
 _PART_NODES: dict[type[exp.Expr], str] = {
     exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
     exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY",

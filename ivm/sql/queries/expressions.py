@@ -22,10 +22,11 @@ from ivm.sql.conversions import (
     is_null_constant,
     refuse_other_zones,
 )
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.functions import clock
 from ivm.sql.functions import scalar as fn
 from ivm.sql.functions.known import reading
+from ivm.sql.functions.times import INTERVALS
 from ivm.sql.literals import constant
 from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
@@ -158,7 +159,7 @@ class Expressions:
         if (moment := clock.read(node, self.builder, self.body)) is not None:
             return moment
         if SESSION_ZONE.get() is None or isinstance(node, CHOICES):
-            return fn.translate(node, self.value)
+            return _without_intervals(fn.translate(node, self.value), node)
         types = list[SqlType]()
 
         def value(one: exp.Expr) -> Typed:
@@ -166,7 +167,7 @@ class Expressions:
             types.append(found.type)
             return found
 
-        found = fn.translate(node, value)
+        found = _without_intervals(fn.translate(node, value), node)
         if TIMESTAMPTZ in (found.type, *types):
             refuse_other_zones(node)
         return found
@@ -483,6 +484,17 @@ def _contained(node: exp.Expr) -> exp.Expr | None:
     return (
         None if field is None else exp.ArrayContains(this=field.copy(), expression=node.this.copy())
     )
+
+
+def _without_intervals(found: Typed, node: exp.Expr) -> Typed:
+    """Return the value of a function.  Raises SqlError if it takes an INTERVAL as another type."""
+    if found.type != INTERVAL and isinstance(found.term, Call):
+        for one in found.term.args:
+            if isinstance(one, Call) and one.name in INTERVALS:
+                raise SqlError(
+                    f"{written(node)} takes no INTERVAL: EXTRACT takes parts of one", node
+                )
+    return found
 
 
 def _deep_operands(node: exp.Expr, known: Container[int]) -> list[exp.Expr]:

@@ -111,6 +111,8 @@ class Partition:
         ]
         self.keys = [k._replace(value=self.builder.bound(self.body, k.value)) for k in self.keys]
         self.identity = self.builder.identity(self.body)
+        if not self.identity:  # a row that nothing tells from others is the only one
+            self.identity = [self.builder.define(self.body, Typed(Lit(0, "int64"), INTEGER, False))]
         self.around = [outer_value(self.body, n) for n in self.builder.carried(self.body)]
         self._number: Typed | None = None
         self._peers: dict[str, Typed] = {}

@@ -315,6 +315,8 @@ def _quantile(one: Aggregate) -> Made:
     if not shares or not all(isinstance(each, exp.Literal) for each in shares):
         raise SqlError("the share of a quantile is a constant", node)
     value = one.numbered(one.variables([argument]))[0]
+    if value.type == BOOLEAN:
+        raise SqlError("a quantile of BOOLEAN is not kept: CAST it to INTEGER", node)
     down = bool(one.one.order and one.one.order[0].args.get("desc"))
     found = [
         _share(one, value, float(1 - Decimal(each.this)) if down else float(each.this))
