@@ -298,14 +298,15 @@ def misfit(error: RuleTypeError, node: exp.Expr | None, whole: exp.Expr | None =
     statement.
     """
     place = whole if node is None else node
-    found = MISFIT.search(error.reason)
+    words = MISFIT.search(error.reason)
     shown = "a function" if node is None else written(node)
-    if found is None:
+    if words is None:
         return SqlError(f"{shown} does not take values of such types: CAST them", place)
-    own, wanted = (
-        KINDS.get(one) or str(type_of_store(one)) for one in (found[1], found[2].partition(",")[0])
+    given, taken = (
+        KINDS.get(kind) or str(type_of_store(kind))
+        for kind in (words[1], words[2].partition(",")[0])
     )
-    return SqlError(f"{shown} takes {wanted}, and this is {own}: CAST it", place)
+    return SqlError(f"{shown} takes {taken}, and this is {given}: CAST it", place)
 
 
 def _problem(error: RangeError, fold: exp.Expr | None) -> str:

@@ -16,8 +16,10 @@ the old and the new value; ERASE comes first. Two values for one key in the fina
 conflict.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import NamedTuple
 
@@ -322,7 +324,8 @@ class Head:
     @cached_property
     def _late_steps(self) -> Steps:
         """The steps that are left once the `sure` filters are applied."""
-        return [step for step in self._steps if step[1] not in self._plan.sure]
+        sure = {*self._plan.sure}
+        return [step for step in self._steps if step[1] not in sure]
 
     @cached_property
     def _steps(self) -> Steps:
@@ -332,20 +335,25 @@ class Head:
         Of those that may come next, one that cannot fail comes first, since a filter may exclude
         failures.
         """
-        plan, known = self._plan, set(self._plan.columns)
-        waiting: list[tuple[str, Node]] = [*(("", f) for f in plan.filters), *plan.computed]
+        plan, known = self._plan, {*self._plan.columns}
+        every: list[tuple[str, Node]] = [*(("", f) for f in plan.filters), *plan.computed]
+        lacking = [{v.name for v in variables(*_parts(node))} - known for _, node in every]
+        waiting = defaultdict[str, list[int]](list)
+        for at, names in enumerate(lacking):
+            for name in names:
+                waiting[name].append(at)
+        risks = [max(map(risk, _parts(node))) for _, node in every]
+        # the first of several: a filter
+        ready = [(risks[at], at) for at, names in enumerate(lacking) if not names]
+        heapify(ready)
         steps = list[tuple[str, Node]]()
-        while waiting:
-            ready = (
-                step
-                for step in waiting
-                if known.issuperset(v.name for v in variables(*_parts(step[1])))
-            )
-            # the first of several: a filter
-            step = min(ready, key=lambda step: max(map(risk, _parts(step[1]))))
-            waiting.remove(step)
+        while ready:
+            step = every[heappop(ready)[1]]
             steps.append(step)
-            known.add(step[0])
+            for at in waiting.pop(step[0], ()):
+                lacking[at].remove(step[0])
+                if not lacking[at]:
+                    heappush(ready, (risks[at], at))
         return steps
 
     @staticmethod

@@ -42,6 +42,12 @@ LONG = {
         "SELECT CASE " + " ".join(f"WHEN k = {n} THEN {n}" for n in range(300)) + " END FROM t",
         [(1,)],
     ),
+    "WITH": (
+        "WITH c0 AS (FROM t), "
+        + ", ".join(f"c{n} AS (SELECT k + 1 AS k FROM c{n - 1})" for n in range(1, 300))
+        + " SELECT k FROM c299",
+        [(300,)],
+    ),
     "UNION": (" UNION ".join(["SELECT k FROM t"] * 300), [(1,)]),
 }
 DEEP = {
@@ -290,6 +296,18 @@ def test_long_lists_of_constants_are_linear(
         )
         assert more < 2.5 * few, form
         assert few < 1_000 * ROWS, form
+
+
+def test_a_check_among_many_constants_is_linear(ws: ivm.Workspace) -> None:
+    few, more = (
+        _calls(
+            lambda n=n: ws.sql(
+                f"CREATE TABLE c{n} (k INTEGER CHECK (k IN ({', '.join(map(str, range(n)))})))"
+            )
+        )
+        for n in (ROWS, 2 * ROWS)
+    )
+    assert more < 3 * few
 
 
 def test_many_constants_are_a_table_with_the_types_and_nulls_of_duckdb(

@@ -98,12 +98,12 @@ class _OneClause:
         match formula:
             case And():
                 items = items_of(formula)
-                near = [
-                    (*around, *(other for other in items if other is not item)) for item in items
-                ]
                 return And(
                     tuple(
-                        self.formula(item, others) for item, others in zip(items, near, strict=True)
+                        self.formula(item, (*around, *(x for x in items if x is not item)))
+                        if isinstance(item, And | Or | Not | Aggregation)
+                        else item
+                        for item in items
                     )
                 )
             case Or():

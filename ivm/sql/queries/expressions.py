@@ -486,15 +486,15 @@ def _contained(node: exp.Expr) -> exp.Expr | None:
     )
 
 
-def _without_intervals(found: Typed, node: exp.Expr) -> Typed:
+def _without_intervals(value: Typed, node: exp.Expr) -> Typed:
     """Return the value of a function.  Raises SqlError if it takes an INTERVAL as another type."""
-    if found.type != INTERVAL and isinstance(found.term, Call):
-        for one in found.term.args:
-            if isinstance(one, Call) and one.name in INTERVALS:
+    if value.type != INTERVAL and isinstance(value.term, Call):
+        for arg in value.term.args:
+            if isinstance(arg, Call) and arg.name in INTERVALS:
                 raise SqlError(
                     f"{written(node)} takes no INTERVAL: EXTRACT takes parts of one", node
                 )
-    return found
+    return value
 
 
 def _deep_operands(node: exp.Expr, known: Container[int]) -> list[exp.Expr]:

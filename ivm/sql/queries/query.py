@@ -12,6 +12,7 @@ UNION, INTERSECT, EXCEPT                             see sets.py
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -49,6 +50,8 @@ from ivm.sql.terms import Term, Typed
 from pagestore.host import KEYS_MAX, of_texts
 
 SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+
+MANY = 50  # of WITH, which are views of their own in order
 
 
 class Queries(Translator):
@@ -97,25 +100,23 @@ class Queries(Translator):
         clause = node.args.get("with_") or node.args.get("with")
         if clause is None:
             return
+        tables = (t for t in clause.root().find_all(exp.Table) if not t.db)
+        uses, many = Counter(t.name.lower() for t in tables), len(clause.expressions) > MANY
         for cte in clause.expressions:
             name = cte.alias.lower()
             columns = [c.name for c in cte.args["alias"].args.get("columns") or ()]
             if clause.recursive and recursion.reads_itself(cte):
                 self.ctes[name] = recursion.cte(self, cte, columns)
             else:
-                self.ctes[name] = self._cte(cte, columns, dict(self.ctes))
+                self.ctes[name] = self._cte(cte, columns, many or uses[name] > 1)
+                if many and uses[name]:  # in order, since a chain of them nests too deep
+                    self.ctes[name](None)
 
     def _cte(
-        self, cte: exp.CTE, columns: list[str], known: dict[str, Callable[[Scope | None], Rows]]
+        self, cte: exp.CTE, columns: list[str], is_view: bool
     ) -> Callable[[Scope | None], Rows]:
-        """Return a function that gives a CTE's rows; it is one helper view if it is read twice."""
-        uses = len(
-            [
-                t
-                for t in cte.root().find_all(exp.Table)
-                if t.name.lower() == cte.alias.lower() and not t.db
-            ]
-        )
+        """Return a function that gives a CTE's rows, as one helper view if it `is_view`."""
+        known = dict(self.ctes)
         stored: list[tuple[Table, Rows]] = []
 
         def rows(_outer: Scope | None) -> Rows:
@@ -125,7 +126,7 @@ class Queries(Translator):
                     found = self.query(cte.this, None).named(columns, cte)
                 finally:
                     self.ctes = before
-                if uses <= 1:
+                if not is_view:
                     return found
                 stored.append((self.builder.stored(found.body, found.columns), found))
             table, found = stored[0]
