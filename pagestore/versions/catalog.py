@@ -373,6 +373,15 @@ RETAIN_MAX = WORD_MAX
 MAIN, MAIN_ID = "main", 1
 
 
+@lru_cache(10_000)
+def _named(name: str, number: int) -> WordList:
+    """Return the words of a tag or branch, most of which are the same in the next settings."""
+    out = RecordWriter(SETTINGS)
+    out.put_text(name)
+    out.put(number)
+    return out.words[1:]
+
+
 class Settings(NamedTuple):
     """Immutable settings. `retain` is a number of versions per branch, or RETAIN_ALL."""
 
@@ -386,9 +395,8 @@ class Settings(NamedTuple):
         out.put(self.retain)
         for names in (self.tags, self.branches):
             out.put(len(names))
-            for name, number in names.items():
-                out.put_text(name)
-                out.put(number)
+            for entry in names.items():
+                out.words += _named(*entry)
         return out.words
 
     @classmethod
