@@ -481,13 +481,14 @@ class Store:
         or "theirs" keeps the values of one side, "larger" the greater ones, "sum" adds the changes
         of both, and a function of a `Conflict` returns the values, or None to remove the key; or
         a dict has one of these for each relation. What hosts keep, such as views, follows as it
-        does any commit; rules stay on the branch on which they were installed. With `dry_run`
+        does any commit; rules stay on the branch on which they were installed, but for those of the
+        constraints of tables. Columns that either side added, dropped or renamed are merged, too. With `dry_run`
         nothing is changed: the result has the conflicts, and the changes of relations and views;
         one rule that leaves conflicts is refused as it would be.
 
-        O(changes of both sides * height), for relations that have the same columns; those made
-        on one side are copied. Raises MergeError for what is not resolved, MissingError, and as a
-        commit; then nothing is changed.
+        O(changes of both sides * height), at most 2 pages for each change and level; relations made
+        on one side, or with other columns, are read in full. Raises MergeError for what is not
+        resolved, MissingError, and as a commit; then nothing is changed.
 
         >>> import pagestore
         >>> store = pagestore.open(":memory:")

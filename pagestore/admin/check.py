@@ -1,7 +1,7 @@
 """Every invariant of a store, checked by name; fsck and the tests call the same code.
 
     meta slots       both read; after a clean close they say the same
-    record           commits, catalogs, settings and free lists read and point into the file
+    record           commits, catalogs, settings, merges and free lists read and point into the file
     checksum         a page's bytes are the ones that were written, and it knows its own number
     birth            no page is younger than the page or version that points to it, and it has the birth that these say
     shape            kind, level, columns and tree are what parent and catalog say; columns lie inside
@@ -20,6 +20,7 @@ All violations are reported, not only the first. Pages that versions share are c
 O(pages).
 """
 
+from pagestore.admin.merge import misstated
 from pagestore.admin.tree_check import Violation, Walk
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import FIRST_PAGE
@@ -116,6 +117,8 @@ class Check(Walk):
             self._add(
                 "record", entry.page, f"{name}'s record says that it is of branch {version.branch}"
             )
+        if said := misstated(version.catalog, entry.version):
+            self._add("record", entry.page, f"{name}: {said}")
         self.reach(version)
 
     def _dead_list(self, entry: Entry) -> None:

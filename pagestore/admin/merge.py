@@ -169,6 +169,16 @@ def _recorded(catalog: Catalog) -> dict[str, Any]:
         raise CorruptionError(said) from None
 
 
+def misstated(catalog: Catalog, version: int) -> str:
+    """Return what is wrong with what a version says of merges; empty if nothing is."""
+    try:
+        record = _recorded(catalog)
+    except CorruptionError as error:
+        return str(error)
+    newest = max(record["version"], record["with"], *record["lines"].values()) if record else 0
+    return f"property {MERGED!r} says that it contains version {newest}" * (newest > version)
+
+
 def contained(handle: Handle, number: int) -> dict[int, int]:
     """Return the newest version of each branch, by its number, that a version contains."""
     version = handle.version_of(number)

@@ -526,6 +526,21 @@ def test_what_two_branches_merged_is_kept_for_them() -> None:
     assert [*store.branches] == ["main", "shop"] and store.check() == []
 
 
+def test_a_check_reads_what_versions_say_of_merges() -> None:
+    """That it reads, and is of versions that came before."""
+    for text, said in (
+        ("nonsense", "does not read"),
+        ('{"version": 1}', "does not read"),
+        ('{"version": 2, "with": 1, "lines": {"1": 99}}', "contains version 99"),
+        ('{"version": 2, "with": 3, "lines": {"1": 1}}', "contains version 3"),
+    ):
+        store = priced(tea=1)
+        with store.transaction() as txn:
+            txn.properties[MERGED] = text
+        (found,) = store.check()
+        assert found.invariant == "record" and said in str(found), str(found)
+
+
 def test_copies_with_other_numbers_forget_merges(tmp_path: Any) -> None:
     """A restored dump and a salvaged store number versions anew: what was merged is not said."""
     with pagestore.open(tmp_path / "s.pages") as store:
