@@ -291,14 +291,17 @@ class ThreeWay:
                 f"relation {name!r} was dropped {side}, and changed on the other side; nothing is "
                 f"changed: drop it on both, or make it again"
             )
-        elif base is not None and _same_rows(base, theirs) and _same_rows(base, ours):
-            changed = [one.schema for one in (base, theirs, ours)]
-            if changed[0] not in changed[1:] and changed[1] != changed[2]:
-                raise _differing(name, theirs, ours)
+        elif (
+            base is not None
+            and _same_rows(base, theirs)
+            and _same_rows(base, ours)
+            and (theirs.schema in (base.schema, ours.schema) or ours.schema == base.schema)
+        ):
             assert old is not None and new is not None and here is not None
-            if changed[1] != changed[0]:
+            if theirs.schema != base.schema:
                 self._declare(name, ours._replace(schema=theirs.schema))
             self._merge_rows(name, ours, old, new, here)
+            self._refuse_nulls(name, base)
         elif (
             base is None
             and ours._replace(spec=theirs.spec) == theirs
@@ -323,6 +326,15 @@ class ThreeWay:
         for tree in sides:
             if tree.root:
                 txn.pager.retire_pages(pages_of(txn.pages, tree))
+
+    def _refuse_nulls(self, name: str, base: Info) -> None:
+        """Raise WordError for nulls of one side in columns that the other lets take none."""
+        now = self.txn.catalog.relations[name].schema
+        if now and base.schema and now != base.schema:
+            took = [column.name for column in base.schema.columns if column.type.nullable]
+            strict = [c.name for c in now.columns if c.name in took and not c.type.nullable]
+            if strict:
+                self.txn.refuse_nulls(name, strict)
 
     def _declare(self, name: str, info: Info) -> None:
         """Give a relation other columns, for the same records."""

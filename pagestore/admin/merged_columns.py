@@ -50,6 +50,8 @@ class MergedColumns:
             now = known[THEIRS].get(name), known[OURS].get(name)  # None if it was dropped
             if name not in now and now[0] != now[1]:
                 raise self._refusal(f"both changed the column {name!r}")
+        for side in (THEIRS, OURS):
+            self._refuse_renamed(known, side, THEIRS + OURS - side)
         merged = [*self._of_both(known)]
         key = [place for place, names in enumerate(merged) if names[OURS] in schemas[OURS].key]  # type: ignore[union-attr]
         columns = [self._column(names) for names in merged]
@@ -68,6 +70,21 @@ class MergedColumns:
             [_place(self._stored[side], merged[n][side]) for side in (BASE, THEIRS, OURS)]
             for n in stored
         ]
+
+    def _refuse_renamed(self, known: Sequence[dict[str, str]], side: int, other: int) -> None:
+        """Raise MergeError if a side may have renamed a column and added or dropped others, which
+        looks as if it had dropped one and added one of its type; unless the other side did, too.
+        """
+        names = [column.name for column in self._stored[other]]
+        new = {
+            column.type._replace(nullable=False): column.name
+            for column in self._stored[side]
+            if column.name not in known[side].values() and column.name not in names
+        }
+        for column in self._stored[BASE]:
+            name = new.get(column.type._replace(nullable=False))
+            if name and column.name not in known[side] and column.name in known[other]:
+                raise self._refusal(f"{column.name!r} was dropped or is {name!r} now")
 
     def spec(self, tree_id: int) -> Spec:
         """Return the shape of a tree with these columns."""

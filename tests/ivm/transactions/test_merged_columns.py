@@ -57,6 +57,11 @@ CASES: tuple[tuple[str, str, str, str, Any], ...] = (
     ("renamed there, another one added here", f"{RENAME}; INSERT INTO t VALUES (3, 'a3', 'b3')",
      f"{ADD} d INT DEFAULT 4", T, [(1, "a1", "b1", 4), (2, "a2", "b2", 4), (3, "a3", "b3", 4)]),
     ("renamed there, dropped here", RENAME, DROP, T, "both changed the column 'b'"),
+    ("one renamed there, another one here", RENAME,
+     "ALTER TABLE t RENAME COLUMN a TO d; INSERT INTO t VALUES (3, 'a3', 'b3')", "SELECT k, d, c FROM t ORDER BY k",
+     [(1, "a1", "b1"), (2, "a2", "b2"), (3, "a3", "b3")]),
+    ("renamed and another one added there, rows here", f"{RENAME}; {ADD} d INT", "INSERT INTO t VALUES (3, 'a3', 'b3')",
+     T, "'b' was dropped or is 'c' now"),
     ("renamed to two names", RENAME, "ALTER TABLE t RENAME COLUMN b TO d", T, r"has the columns .*give both the same"),
     ("the table dropped here, rows there", "INSERT INTO t VALUES (3, 'a3', 'b3')", "DROP TABLE t",
      T, "relation 't' was dropped here"),
@@ -145,6 +150,25 @@ def test_a_pull_brings_columns_and_constraints(tmp_path: Path) -> None:
                 with pytest.raises(IvmError, match="does not hold for"):
                     ws.on(branch).sql(statement)
         assert ws.check() == ws.on("new").check() == ws.store.check() == []
+
+
+def test_columns_that_take_no_nulls_any_more() -> None:
+    """Are refused rows with nulls of the other side."""
+    for side, other in (("main", "side"), ("side", "main")):
+        store = pagestore.open(":memory:")
+        with store.transaction() as txn:
+            txn.create("r", "k: int64, v: int64?", key="k").insert([(1, 1)])
+        store.branch("side")
+        with store.transaction(branch=side) as txn:
+            txn.refuse_nulls("r", ["v"])
+        with store.transaction(branch=other) as txn:
+            txn["r"].insert([(2, None)])
+        with pytest.raises(PagestoreError, match="is null somewhere"):
+            store.merge("side")
+        with store.transaction(branch=other) as txn:
+            txn["r"].set([(2, 2)])
+        store.merge("side")
+        assert str(store.snapshot()["r"].schema) == "k: int64, v: int64" and store.check() == []
 
 
 def test_columns_without_a_default() -> None:
