@@ -27,6 +27,11 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "CELLS",
         "what cells hold and are sent, against what their shares predict",
     ),
+    "clients": (
+        "benchmarks.clients",
+        "CLIENTS",
+        "what clients wait for, by DB-API and by the wire, beside PostgreSQL and sqlite3",
+    ),
     "counts": (
         "benchmarks.counts",
         "TREES",

@@ -28,6 +28,11 @@ class Answer(Frames):
         for batch in self._table.to_batches():
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the columns; O(1)."""
+        return self._table.schema
+
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table; O(1)."""
         return self._table
@@ -52,6 +57,11 @@ class ListedAnswer(Answer):
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self._rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the columns; O(1)."""
+        return self._schema
 
     @cached_property
     def _table(self) -> pa.Table:

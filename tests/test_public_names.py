@@ -104,7 +104,7 @@ MEMBERS = {  # of each class that is handed to users
         "commit composed delete delete_range delete_where edit inner insert rollback savepoint set "
         "sql"
     ),
-    ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
+    ivm.Answer: "schema to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
 FIRST = [
     pagestore.open, pagestore.Store.transaction, pagestore.Store.at, pagestore.Store.diff,

@@ -231,7 +231,7 @@ class Cursor:
         """Hold the answer of a statement."""
         if found is None:
             return
-        schema = found.to_arrow().schema
+        schema = found.schema
         if edits and schema.names == ["Count"]:  # else these are the rows of RETURNING
             ((self.rowcount,),) = found
             return

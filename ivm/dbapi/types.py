@@ -3,6 +3,7 @@
 import datetime
 import time
 from collections.abc import Callable
+from functools import cache
 
 import pyarrow as pa
 
@@ -38,6 +39,7 @@ def TimestampFromTicks(ticks: float) -> datetime.datetime:
     return Timestamp(*time.localtime(ticks)[:6])
 
 
+@cache
 def kind_of(type_: pa.DataType) -> Kind:
     """Return the group of a type."""
     for is_one, kind in KINDS:

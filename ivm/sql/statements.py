@@ -316,7 +316,7 @@ class Statements:
             if self._catalog_of(catalog.source) is not before:
                 return
             with suppress(SqlglotError, PagestoreError, IvmError):
-                schema = found.to_arrow().schema
+                schema = found.schema
                 match read(statement.text, dialect, _answer):
                     case [exp.Select() as node] if not (
                         session.BESIDE in node.meta or session.MOMENTARY in node.meta

@@ -1,14 +1,17 @@
 """`ivm serve --mysql`: MySQL's wire, spoken by pymysql, MySQL's connector and mariadb's client."""
 
 import datetime
+import json
 import random
 import shutil
 import socket
 import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -272,3 +275,59 @@ def test_a_statement_that_is_killed_or_whose_client_is_gone_ends(
         with client.cursor() as cursor:
             cursor.execute("SELECT COUNT(*) FROM orders")
             assert cursor.fetchone() == (0,)
+
+
+def test_the_text_that_creates_a_table_is_told_and_reflected(server: Any) -> None:
+    sa = pytest.importorskip("sqlalchemy")
+    with connected(server) as client, client.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE item (a INT, b INT, o INT REFERENCES orders (id), PRIMARY KEY (b, a), CHECK (o > 0))"
+        )
+        cursor.execute("SHOW CREATE TABLE item")
+        ((name, text),) = cursor.fetchall()
+        assert name == "item" and text.splitlines() == [
+            "CREATE TABLE `item` (", "  `a` int NOT NULL,", "  `b` int NOT NULL,", "  `o` int,",
+            "  PRIMARY KEY (`b`, `a`),", "  CONSTRAINT `item_o_check` CHECK (`o` > 0),",
+            "  CONSTRAINT `item_o_fkey` FOREIGN KEY (`o`) REFERENCES `orders` (`id`)", ") ENGINE=ivm",
+        ]  # fmt: skip
+        cursor.execute("SHOW CREATE VIEW spent")
+        assert "AS SELECT" in cursor.fetchone()[1]
+        with pytest.raises(pymysql.ProgrammingError, match="does not exist"):
+            cursor.execute("SHOW CREATE TABLE nope")
+    engine = sa.create_engine(f"mysql+pymysql://me@127.0.0.1:{server.port}/ivm")
+    seen = sa.inspect(engine)
+    assert seen.get_pk_constraint("item")["constrained_columns"] == ["b", "a"]
+    assert seen.get_foreign_keys("item")[0]["referred_table"] == "orders"
+    assert seen.get_unique_constraints("orders")[0]["column_names"] == ["name"]
+    assert {"name", "total"} == {column["name"] for column in seen.get_columns("spent")}
+    engine.dispose()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
+def test_the_command_serves_by_tls(tmp_path: Path) -> None:
+    key, certificate, file = tmp_path / "k.pem", tmp_path / "c.pem", tmp_path / "a.pages"
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    subprocess.run(
+        [*made.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True
+    )
+    ivm.open(file).close()
+    words = [sys.executable, "-m", "ivm", "serve", file, "--port", "0", "--mysql", "0", "--json"]
+    with subprocess.Popen(
+        [*map(str, words), "--tls", str(certificate), str(key)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        port = int(
+            json.loads(process.stdout.readline())["mysql"].rpartition(":")[2].partition("/")[0]
+        )
+        how: dict[str, Any] = {"host": "127.0.0.1", "port": port, "user": "me", "database": "ivm"}
+        try:
+            with (
+                pymysql.connect(**how, ssl_ca=str(certificate)) as client,
+                client.cursor() as cursor,
+            ):
+                cursor.execute("SELECT 1")
+                assert cursor.fetchone() == (1,)
+            with pytest.raises(pymysql.OperationalError, match="TLS is wanted"):
+                pymysql.connect(**how, ssl_disabled=True)
+        finally:
+            process.terminate()

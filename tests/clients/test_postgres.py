@@ -19,6 +19,7 @@ import pytest
 
 import ivm
 from pagestore_tools.serving import clients
+from pagestore_tools.serving.postgres import server as listening
 from pagestore_tools.serving.postgres import values
 from pagestore_tools.serving.postgres.server import Server, Settings
 from tests.support.programs.amounts import times
@@ -296,6 +297,10 @@ def test_no_bytes_end_the_server(server: Server, seed: int) -> None:
         b"COPY orders TO STDOUT",
         b"LISTEN nope",
     ]
+    texts += [b"SELECT * FROM orders", b"SELECT name FROM spent"]
+    psycopg = pytest.importorskip("psycopg")
+    other = psycopg.connect(url(server))
+    other.execute("INSERT INTO orders (id, name) VALUES (9, 'hidden')")  # and never committed
     for _ in range(times(40)):
         with socket.create_connection(server.server_address[:2], timeout=20) as client:
             said = b"" if draw.random() < 0.2 else HELLO
@@ -309,8 +314,9 @@ def test_no_bytes_end_the_server(server: Server, seed: int) -> None:
                 said += bytes([draw.choice(b"QPBDECHSXpz")]) + struct.pack(">i", length) + body
             client.sendall(said)
             client.shutdown(socket.SHUT_WR)
-            while client.recv(1 << 16):
-                pass
+            while said := client.recv(1 << 16):
+                assert b"hidden" not in said
+    other.close()
     with socket.create_connection(server.server_address[:2], timeout=20) as client:
         client.sendall(
             HELLO + b"Q" + struct.pack(">i", 13) + b"SELECT 1\0" + b"X" + struct.pack(">i", 4)
@@ -319,6 +325,30 @@ def test_no_bytes_end_the_server(server: Server, seed: int) -> None:
         while part := client.recv(1 << 16):
             found += part
     assert b"SELECT 1\0" in found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\0\0",
+        HELLO[:8],
+        struct.pack(">ii", 1 << 20, 196608),
+        HELLO + b"Q\x7f\0\0\0",
+        HELLO + b"Q\0\0\0\3",
+    ],
+    ids=["slow", "half", "long", "oversized", "too short"],
+)
+def test_slow_and_oversized_messages_end_a_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(listening, "SECONDS", 0.2)
+    with socket.create_connection(server.server_address[:2], timeout=60) as client:
+        client.sendall(said)
+        while client.recv(1 << 16):
+            pass
+    with socket.create_connection(server.server_address[:2], timeout=60) as client:
+        client.sendall(HELLO)
+        assert client.recv(1) == b"R"
 
 
 ROUND: list[tuple[int, list[Any]]] = [

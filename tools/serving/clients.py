@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import ivm
 from ivm.dbapi import DataError, IntegrityError, OperationalError, ProgrammingError
 from ivm.dbapi.connection import EDIT
+from ivm.sql import reads_only
 from pagestore.host import Stoppable, Stopped
 
 Dialect = Literal["duckdb", "postgres"]
@@ -122,8 +123,7 @@ class Statements:
             self.end("COMMIT" if word in ("COMMIT", "END") else "ROLLBACK")
             return
         if not self._begun:
-            self.ws.sql(said, dialect=self._dialect)  # whose modes may be refused
-            self.ws.sql("ROLLBACK")
+            reads_only(said, self._dialect)  # which refuses its modes, and takes no lock
         self._begun = True
 
 

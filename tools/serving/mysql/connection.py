@@ -4,6 +4,7 @@ password is sent away, edits are counted, and a prepared statement keeps its par
 
 import asyncio
 import io
+import ssl
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,7 @@ class Reader(asyncio.StreamReader):
 
     longest = FIRST_LONGEST  # until it is known who the client is
     _size = 0
+    _buffer: bytearray  # asyncio's own: what came and was not read
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
@@ -45,6 +47,11 @@ class Reader(asyncio.StreamReader):
         """Note that the client has broken off."""
         super().set_exception(exc)
         self.gone()
+
+    def early(self) -> bytes:
+        """Take what came and was not read."""
+        taken, self._buffer = bytes(self._buffer), bytearray()
+        return taken
 
     async def read(self, n: int = -1) -> bytes:
         """Return the header of a packet; nothing at the end, or where a message is too long."""
@@ -73,6 +80,27 @@ class Whole:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.own, name)
+
+    async def start_tls(self, context: ssl.SSLContext) -> None:
+        """Begin TLS, also where the client's first bytes of it came with the message that asks for
+        it: asyncio would lose them.
+        """
+        transport, early = self.own.writer.transport, self.own.reader.early()
+        beginning = asyncio.ensure_future(self.own.start_tls(context))
+        while not isinstance(secure := transport.get_protocol(), asyncio.BufferedProtocol):
+            await asyncio.sleep(0)
+
+        def feed() -> None:
+            rest = early
+            while rest:
+                room = memoryview(secure.get_buffer(len(rest)))
+                taken = min(len(room), len(rest))
+                room[:taken] = rest[:taken]
+                secure.buffer_updated(taken)
+                rest = rest[taken:]
+
+        asyncio.get_running_loop().call_soon(feed)  # after the protocol has begun
+        await beginning
 
     async def read(self) -> bytes:
         """Return a message.  Raises MysqlError."""

@@ -11,9 +11,10 @@ from typing import Any
 
 from mysql_mimic.charset import CharacterSet
 from mysql_mimic.errors import ErrorCode, MysqlError
-from mysql_mimic.results import AllowedResult, ResultSet
+from mysql_mimic.results import AllowedResult, ResultColumn, ResultSet
 from mysql_mimic.schema import Column, InfoSchema, info_schema_tables
 from mysql_mimic.session import Session as Library
+from mysql_mimic.types import ColumnType
 from mysql_mimic.variables import SYSTEM_VARIABLES, GlobalVariables, SessionVariables
 from sqlglot import exp
 
@@ -26,6 +27,7 @@ from ivm.sql import described, split
 from ..clients import Settings as Limits
 from ..clients import Statements, state_of
 from . import values
+from .created import created
 from .translate import translated, written
 
 DATABASE = "ivm"
@@ -128,6 +130,21 @@ class Session(Library):
         """Run a statement in which the library has put constants."""
         return await self._in_thread(lambda: self._run(written(expression), []))
 
+    async def _show(self, expression: exp.Show) -> AllowedResult:
+        """Answer SHOW; the library does not know the text that creates a table.
+
+        Raises MysqlError.
+        """
+        if not expression.name.upper().startswith("CREATE "):
+            return await super()._show(expression)
+        name = expression.text("target")
+        told = await self._in_thread(partial(created, self._statements.ws, name))
+        if told is None:
+            raise MysqlError(f"Table '{DATABASE}.{name}' does not exist", 1146)
+        kind, text = told
+        columns = [ResultColumn(word, ColumnType.VAR_STRING) for word in (kind, f"Create {kind}")]
+        return ResultSet([[name, text]], columns)
+
     async def schema(self) -> InfoSchema:
         """Return `information_schema` as MySQL has it."""
         return InfoSchema(await self._in_thread(self._tables))
@@ -187,7 +204,7 @@ class Session(Library):
         if answer is None:
             return None
         letters = CharacterSet[str(self.variables.get("character_set_results"))]
-        columns = values.columns_of(answer.to_arrow().schema, letters)
+        columns = values.columns_of(answer.schema, letters)
         return ResultSet([[*map(values.shown, row)] for row in answer], columns)
 
     def _numbered(self, insert: str) -> str | None:
@@ -205,7 +222,7 @@ class Session(Library):
             self.edited = len(rows)
             self._last_id = self.numbered = rows[0][0] if rows else 0
             return None
-        if answer.to_arrow().schema.names == ["Count"]:
+        if answer.schema.names == ["Count"]:
             ((self.edited,),) = answer
             return None
         return answer

@@ -6,6 +6,7 @@ import re
 import struct
 import threading
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import ivm
@@ -16,7 +17,7 @@ from ivm.sql import described, split
 
 from ..clients import BRACKET, LONGEST, Settings, Statements, state_of
 from . import values
-from .messages import Fields, ProtocolError, error, following, message, row, text
+from .messages import Fields, ProtocolError, error, following, message, text
 from .values import Column
 
 DIALECT: Literal["postgres"] = "postgres"
@@ -143,8 +144,7 @@ class Session:
             found = self._run(part, None)
             if found.columns is not None:
                 self._out.append(_described(found.columns, []))
-                for one in found.rows:
-                    self._out.append(row(_written(one, found.columns, [])))
+                self._out += map(_writer(found.columns, []), found.rows)
             self._out.append(message(b"C", text(found.tag)))
 
     def _run(self, said: str, given: list[Any] | None) -> Answered:
@@ -154,12 +154,12 @@ class Session:
         if found := COPY_OUT.fullmatch(said):
             return self._copy(found)
         answer = self._client.run(said, given)
-        words = [*re.findall(r"[a-z]+", said.upper(), re.IGNORECASE)[:2], ""]
+        words = [*(m[0].upper() for m in islice(re.finditer(r"[A-Za-z]+", said), 2)), ""]
         word = TAGS.get(words[0], words[0])
         if answer is None:
             count = 2 if word in ("CREATE", "DROP", "ALTER") else 1
             return Answered(None, [], " ".join([word, *words[1:count]]).strip())
-        columns, rows = values.columns_of(answer.to_arrow().schema), [*answer]
+        columns, rows = values.columns_of(answer.schema), [*answer]
         edits = EDIT.match(said) is not None
         if edits and [one.name for one in columns] == ["Count"]:
             return Answered(
@@ -194,10 +194,10 @@ class Session:
         is_csv, head = "csv" in how, "header" in how
         if "binary" in how:
             raise ProgrammingError("COPY TO STDOUT is text or CSV: leave out BINARY")
-        answer = self._ws.sql(found["query"] or f"SELECT * FROM {found['table']}", dialect=DIALECT)
+        answer = self._client.run(found["query"] or f"SELECT * FROM {found['table']}")
         if answer is None:
             raise ProgrammingError("COPY takes a query or a table")
-        columns = values.columns_of(answer.to_arrow().schema)
+        columns = values.columns_of(answer.schema)
         self._out.append(message(b"H", struct.pack(">bh", 0, len(columns)), b"\0\0" * len(columns)))
         lines: list[list[str | None]] = [[one.name for one in columns]] if head else []
         for one in answer:
@@ -286,8 +286,9 @@ class Session:
         portal, most = self._named(self._portals, fields.text()), fields.int32()
         found = self._answer(portal)
         end = len(found.rows) if most <= 0 else min(len(found.rows), portal.sent + most)
-        for one in found.rows[portal.sent : end]:
-            self._out.append(row(_written(one, found.columns or [], portal.formats)))
+        if portal.sent < end:
+            rows = islice(found.rows, portal.sent, end)
+            self._out += map(_writer(found.columns or [], portal.formats), rows)
         portal.sent = end
         if end < len(found.rows):
             self._out.append(message(b"s"))
@@ -334,11 +335,9 @@ def _described(columns: list[Column], formats: list[int]) -> bytes:
     return message(b"T", *parts)
 
 
-def _written(one: tuple[Any, ...], columns: list[Column], formats: list[int]) -> list[bytes | None]:
-    return [
-        values.written(value, column.oid, bool(_format(formats, n)))
-        for n, (value, column) in enumerate(zip(one, columns, strict=True))
-    ]
+def _writer(columns: list[Column], formats: list[int]) -> Callable[[tuple[Any, ...]], bytes]:
+    """Return what writes the rows of an answer as messages."""
+    return values.writer(columns, [bool(_format(formats, n)) for n in range(len(columns))])
 
 
 def _csv(line: list[Any]) -> str:

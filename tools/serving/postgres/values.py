@@ -6,12 +6,16 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ivm import IvmError
 from ivm.sql import postgres_types as known
+
+from .messages import row
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = (
     known.BOOL.oid, known.BYTEA.oid, known.INT8.oid, known.INT2.oid, known.INT4.oid, known.TEXT.oid,
@@ -29,6 +33,7 @@ LISTS = {one.oid: one.array for one in LISTED}
 ITEMS = {oid: item for item, oid in LISTS.items()}
 SIZES = {one.oid: one.size for one in LISTED if one.size > 0}
 BY_NAME = {name: one.oid for name, one in known.BY_NAME.items() if one in (*LISTED, known.JSON)}
+NUMBERS = {BOOL: "?", INT2: "h", INT4: "i", INT8: "q", FLOAT4: "f", FLOAT8: "d"}
 EPOCH = datetime(2000, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
 
@@ -49,6 +54,7 @@ def columns_of(schema: pa.Schema) -> list[Column]:
     return [Column(field.name, oid_of(field.type)) for field in schema]
 
 
+@cache
 def oid_of(type_: pa.DataType) -> int:
     """Return the type of a column of Arrow; TEXT for one that has no other."""
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
@@ -90,6 +96,37 @@ def written(value: Any, oid: int, binary: bool) -> bytes | None:
     if oid == JSON:
         return as_text(value, oid).encode()
     return _BINARY.get(oid, lambda own: as_text(own, oid).encode())(value)
+
+
+def writer(columns: list[Column], binary: list[bool]) -> Callable[[tuple[Any, ...]], bytes]:
+    """Return what writes a row as a message: numbers in binary all at once, others one by one."""
+    ways = [_way(column.oid, as_it_is) for column, as_it_is in zip(columns, binary, strict=True)]
+
+    def each(values: tuple[Any, ...]) -> bytes:
+        return row([None if v is None else way(v) for way, v in zip(ways, values, strict=True)])
+
+    codes = [NUMBERS.get(column.oid, "") for column in columns]
+    if not (all(binary) and all(codes)):
+        return each
+    whole = struct.Struct(">cih" + "".join(f"i{code}" for code in codes))
+    sizes = [struct.calcsize(f">{code}") for code in codes]
+    head = (b"D", whole.size - 1, len(codes))
+
+    def together(values: tuple[Any, ...]) -> bytes:
+        if None in values:
+            return each(values)
+        return whole.pack(*head, *chain.from_iterable(zip(sizes, values, strict=True)))
+
+    return together
+
+
+def _way(oid: int, binary: bool) -> Callable[[Any], bytes]:
+    """Return what writes the values of a column."""
+    if binary and oid in _BINARY:
+        return _BINARY[oid]
+    if oid in (INT2, INT4, INT8):
+        return b"%d".__mod__
+    return lambda value: written(value, oid, binary) or b""
 
 
 def as_text(value: Any, oid: int) -> str:
