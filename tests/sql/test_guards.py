@@ -75,12 +75,15 @@ PARAMETERS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def ws() -> Iterator[ivm.Workspace]:
+def _with_table() -> Iterator[ivm.Workspace]:
     with ivm.open(":memory:", threads=1) as own:
         own.sql(TABLE)
         own.sql("INSERT INTO t (k, s, f) VALUES (1, 'a', 0.5)")
         yield own
+
+
+ws = pytest.fixture(_with_table, scope="module", name="ws")
+alone = pytest.fixture(_with_table, name="alone")
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -431,14 +434,14 @@ NINES = (
     ids=["question", "edit", "view", "recursion", "regex"],
 )
 def test_a_statement_ends_after_its_seconds_and_nothing_of_it_stays(
-    ws: ivm.Workspace, statement: str
+    alone: ivm.Workspace, statement: str
 ) -> None:
     """All but the last would take hours."""
-    before = ws.store.version
+    before = alone.store.version
     with pytest.raises(LimitError, match="took longer than timeout=0.01 seconds"):
-        ws.sql(statement, timeout=0.01)
-    assert ws.store.version == before and ws.check() == []
-    assert list(ws.sql("SELECT k FROM t", timeout=600)) == [(1,)]
+        alone.sql(statement, timeout=0.01)
+    assert alone.store.version == before and alone.check() == []
+    assert list(alone.sql("SELECT k FROM t", timeout=600)) == [(1,)]
 
 
 def test_a_timeout_is_a_number_of_seconds(ws: ivm.Workspace) -> None:
@@ -447,8 +450,8 @@ def test_a_timeout_is_a_number_of_seconds(ws: ivm.Workspace) -> None:
             ws.sql("SELECT 1", timeout=wrong)
 
 
-def test_what_has_committed_is_not_ended(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS n FROM t")
+def test_what_has_committed_is_not_ended(alone: ivm.Workspace) -> None:
+    alone.sql("CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS n FROM t")
     work, told = Stoppable(), list[int]()
 
     def on_change(changes: Any) -> None:
@@ -456,9 +459,9 @@ def test_what_has_committed_is_not_ended(ws: ivm.Workspace) -> None:
         refuse_stopped()  # as evaluating a question does
         told.append(changes.num_rows)
 
-    ws.subscribe("v", on_change)
-    work.run(lambda: ws.sql("INSERT INTO t (k) VALUES (7)"))
+    alone.subscribe("v", on_change)
+    work.run(lambda: alone.sql("INSERT INTO t (k) VALUES (7)"))
     assert told == [1]
     with pytest.raises(Stopped):
-        work.run(lambda: ws.sql(f"INSERT INTO t (k) SELECT x * y * z FROM {NINES}"))
+        work.run(lambda: alone.sql(f"INSERT INTO t (k) SELECT x * y * z FROM {NINES}"))
     assert told == [1]
