@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pagestore.runtime.kernel import TypedKernel
+from pagestore.versions import committer, locks
 from tests.support.programs.amounts import times
 
 if TYPE_CHECKING:
@@ -91,6 +92,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         )
         with local_session("tests") as session:
             yield session
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep handles from looking again for others after a while, which slow machines would do and
+    others not: what tests count is the same on each machine.
+    """
+    for module in (committer, locks):
+        monkeypatch.setattr(module, "LOOK_AGAIN", 3600.0)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,8 @@ from pagestore.errors import PagestoreError
 from tests.support.calls import functions_called
 from tests.support.programs.amounts import times
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 TABLES = """
     CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents BIGINT DEFAULT 7, part DECIMAL(8, 2));
     CREATE TABLE line (no SMALLINT, id INT, what TEXT DEFAULT 'new', f DOUBLE, PRIMARY KEY (id, no));

@@ -18,6 +18,8 @@ from pagestore.relations import commit_report
 from pagestore.runtime import reports
 from tests.support.calls import functions_called
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 HOLDS = """
 import pagestore, sys
 txn = pagestore.open(sys.argv[1]).transaction()

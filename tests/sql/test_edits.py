@@ -24,6 +24,8 @@ from tests.support.calls import functions_called, is_ours
 from tests.support.programs.amounts import times
 from tests.support.sql.oracle import Both, rows_of
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 KEYS = {
     "none": "",
     "one column": ", PRIMARY KEY (id)",

@@ -11,6 +11,8 @@ import ivm
 from ivm.rules import stored
 from tests.support.calls import functions_called
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 TABLES = """
 CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL);
 CREATE TABLE other (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL);

@@ -8,6 +8,8 @@ import pytest
 import ivm
 from tests.support.calls import functions_called
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 QUERIES = [
     "SELECT * FROM generate_series(1, 5)",
     "SELECT * FROM range(5)",

@@ -12,26 +12,18 @@ import pytest
 
 import ivm
 import pagestore
-from pagestore.versions import committer, locks
 from pagestore_tools.bench.graphs import changes, skewed
 from pagestore_tools.bench.meter import Meter
 from tests.support.calls import functions_called, is_ours
 from tests.support.simulator import compiled
+
+pytestmark = pytest.mark.usefixtures("unhurried")
 
 EDGES = skewed(1000)
 FACTS = "edge(x, y) -> int(x), int(y)."
 TRIANGLE = "q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."
 CLIQUE = "q(x, y, z, w) <- edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w)."
 PATHS = "q(x, w) <- edge(x, y), edge(y, z), edge(z, w)."
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
-    """Keep handles from looking again for others after a while, which slow machines would do and
-    others not.
-    """
-    for module in (committer, locks):
-        monkeypatch.setattr(module, "LOOK_AGAIN", 3600.0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.support.calls import functions_called
 from tests.support.programs.amounts import times
 from tests.support.simulator import compiled
 
-pytestmark = compiled
+pytestmark = [compiled, pytest.mark.usefixtures("unhurried")]
 FACTS = "edge(x, y) -> int(x), int(y). mark[x] = y -> int(x), int(y). low(x) -> int(x)."
 VIEWS = {
     "none": "",

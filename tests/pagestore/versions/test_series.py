@@ -24,7 +24,11 @@ from tests.support.calls import functions_called
 from tests.support.programs.amounts import times
 from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
-pytestmark = [compiled, pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")]
+pytestmark = [
+    compiled,
+    pytest.mark.usefixtures("unhurried"),
+    pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning"),
+]
 
 
 class Model:
