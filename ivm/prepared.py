@@ -34,6 +34,10 @@ class PreparedEdits(PreparedSeries):
         self._subject = self._name, self._installed
         super()._note(txn)
 
+    def _may_be_offered(self) -> bool:
+        maintainer = self._maintainer
+        return not (maintainer.subscriptions or maintainer.exceeding or maintainer.regret.due)
+
     def _short(self, head: Any, info: Any) -> Short | None:
         """Return how a kernel commits edits and maintains all that follows from them, or None."""
         name, installed = self._name, self._installed

@@ -11,6 +11,7 @@ A few rows without new texts need no transaction if the commits before them were
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import date
 from functools import lru_cache
 from itertools import groupby
@@ -30,8 +31,9 @@ from pagestore.values.types import Column
 from pagestore.versions.catalog import MAIN_ID, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import is_followed
-from pagestore.versions.locks import Joint, Writer
-from pagestore.versions.series import Edit, Series, Short, may_begin
+from pagestore.versions.locks import Writer
+from pagestore.versions.offers import Joint, Offer
+from pagestore.versions.series import NAMED, Edit, Series, Short, may_begin
 from pagestore.versions.store_state import Version
 from pagestore.versions.working_trees import NARROW, NONE_CHECKED, SINGLE, queue_of
 
@@ -39,6 +41,7 @@ ACTIONS = {INSERT: "insert", ERASE: "delete", SET: "set"}
 USEFUL = 4  # commits of a series that make up for beginning it
 PAUSES = 6  # at most 2^PAUSES - 1 transactions come before the next series
 TEXTS_CACHED = 1 << 14
+WITHDRAWING = 2.0  # seconds that an interrupted commit waits to learn whether it was made
 # classes of values that become the same words alone and together
 ALIKE = int, float, bool, date, str, bytes
 
@@ -159,74 +162,115 @@ class PreparedSeries(Prepared):
         """Commit as the next of a series, if the edits and the store are fit for it; else by a
         transaction.
         """
-        handle, version = self._handle, 0
+        handle = self._handle
         if handle.mode == "r":
             return super()._commit(edits)
         committer = handle.committer
-        if (
-            (committer.series or committer.prepared)
+        fits = (
+            (committer.series or committer.prepared or committer.is_offering)
             and handle.open
             and 0 < len(edits) <= SINGLE
             and reports.metric is None
             and not reports.COMMIT.isEnabledFor(DEBUG)
-        ):
-            writer = Writer((self._subject, edits))
-            try:
-                handle.writers.take(writer, None, committer.flush)
-                try:
-                    if not writer.joint.number:
-                        self._lead(writer, edits)
-                    joint = writer.joint
-                    if not joint.number:
-                        # else the transaction would wait for its turn once more
-                        handle.kept = writer
-                        return super()._commit(edits)
-                finally:
-                    if handle.kept is writer:
-                        handle.kept = None
-                    handle.writers.give_back(writer)
-                version = joint.version
-                if committer.durable < joint.number:
-                    handle.complete(joint.number)
-            except BaseException as error:
-                version = self._withdraw(writer)
-                if not committer.cause:
-                    # what was made is shown, so that it must be durable
-                    handle.complete(committer.made)
-                    if version:
-                        error.add_note(f"the transaction was committed, as version {version}")
-                raise
-        if not version:
+        )
+        if not fits:
             return super()._commit(edits)
+        writer = Writer(NAMED(Offer, (self._subject, self._relation, edits, self._may_be_offered)))
+        try:
+            return self._in_turn(writer, edits)
+        except BaseException as error:
+            version = self._withdraw(writer)
+            if not committer.cause:
+                # what was made is shown, so that it must be durable
+                handle.complete(committer.made)
+                if version:
+                    error.add_note(f"the transaction was committed, as version {version}")
+            raise
+        finally:
+            if committer.offers and committer.offers.place:
+                committer.offers.rest()
+
+    def _in_turn(self, writer: Writer, edits: list[Edit]) -> int:
+        """Commit a writer's edits once it is its turn, or learn that another has; return the
+        version.
+        """
+        handle, committer = self._handle, self._handle.committer
+        offers = committer.offers
+        if offers and not offers.place:
+            offers = None
+        if offers:
+            offers.resume()
+        handle.writers.take(writer, None, committer.flush)
+        try:
+            if writer.shown and not writer.joint.number:
+                handle.settle(writer)
+            if not writer.joint.number:
+                self._lead(writer, edits)
+            joint = writer.joint
+            if not joint.number:
+                # else the transaction would wait for its turn once more
+                handle.kept = writer
+                if offers:
+                    offers.begin()
+                return super()._commit(edits)
+        finally:
+            if handle.kept is writer:
+                handle.kept = None
+            handle.writers.give_back(writer)
+        if committer.durable < joint.number:
+            handle.complete(joint.number)
+        if joint.offered and committer.offers:
+            committer.offers.made(joint.offered)
         self._made += 1
         if self._made == USEFUL:
             self._misses = 0
-        return version
+        return joint.version
 
     def _lead(self, writer: Writer, edits: list[Edit]) -> None:
-        """Commit a writer's edits as the next of a series, with those of threads that wait; its
-        `joint` has no version if a transaction must do it.
+        """Commit a writer's edits as the next of a series, with those of threads and processes that
+        wait; its `joint` has no version if a transaction must do it.
         """
-        committer, writers = self._handle.committer, self._handle.writers
+        committer, writers, offers = (
+            self._handle.committer,
+            self._handle.writers,
+            self._handle.committer.offers,
+        )
         with committer.lock:
             series: Any = committer.series or self._begin_series()
             if series and series.subject == self._subject:
-                waiting, writer.joint = list[Writer](), Joint()
+                waiting, most, writer.joint = list[Writer](), SINGLE - len(edits), Joint()
                 if len(writers.queue) > 1:
-                    waiting = writers.joining(self._subject, SINGLE - len(edits))
+                    waiting = writers.joining(self._subject, most)
+                if offers and offers.place:
+                    most -= sum(len(other.offer.edits) for other in waiting if other.offer)
+                    writer.joint.offers = offers.of(self._relation, most)
                 try:
                     series.commit(edits, waiting, writer.joint)
                 except BaseException as error:
                     if series.fail(error):
                         raise
-                if waiting:
-                    writers.serve(waiting, writer.joint)
+                finally:
+                    if waiting:
+                        writers.serve(waiting, writer.joint)
+                    if offers and offers.place:
+                        offers.went_on(writer.joint)
 
     def _withdraw(self, writer: Writer) -> int:
         """Offer a writer's edits no longer, and return the version that has them; 0 if none has."""
         writer.over = True
-        with self._handle.committer.lock:  # whoever takes them in has it until that is done
-            return writer.joint.version
+        handle = self._handle
+        with handle.committer.lock:  # whoever takes them in has it until that is done
+            version = writer.joint.version
+        if writer.shown and not version:
+            with suppress(PagestoreError), handle.writing(WITHDRAWING):
+                handle.settle(writer)
+            if writer.shown and handle.committer.offers:
+                handle.committer.offers.withdraw()  # another process may be committing it
+        return writer.joint.version
+
+    def _may_be_offered(self) -> bool:
+        """Return whether another process may commit the edits."""
+        return True
 
     def _begun(self) -> Any:
         txn = self._begin()
@@ -265,6 +309,8 @@ class PreparedSeries(Prepared):
         self._made, self._misses = 0, self._misses + 1  # until the series has been of use
         if short is None:
             return None
+        if committer.offers and not handle.is_alone():
+            committer.offers.open()
         committer.series = series = Series(committer, self._subject, short, head.trees)
         return series
 

@@ -14,12 +14,17 @@ import os
 import pwd
 import re
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
 ZEROS = bytes(1 << 20)
 _IN_MODIFY, _REPORTS = 2, 1 << 12  # reports of writes, and bytes of them read at a time
 _STATFS = 256  # bytes, more than a struct statfs has; its first long is the kind of file system
+
+# the number of the call `futex`, and what it is asked for: to wait, to wake
+_FUTEX, _WAIT, _WAKE = {"x86_64": 202, "aarch64": 98}.get(os.uname().machine), 0, 1
+_NAP = 2e-4  # seconds between looks at a word where there is no such call
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -88,6 +93,33 @@ class FileEvents:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class _Time(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+def sleep_on(address: int, value: int, seconds: float) -> None:
+    """Sleep until a word of shared memory, int64, is another than `value`, or for so long; perhaps
+    less.
+
+    Whoever changes the word calls `wake`.
+    """
+    if _FUTEX is None:
+        time.sleep(min(_NAP, seconds))
+        return
+    whole = int(seconds)
+    at_most = _Time(whole, int(1e9 * (seconds - whole)))
+    half = ctypes.c_uint32(value & 0xFFFFFFFF)  # the system compares half of the word
+    _libc.syscall(
+        ctypes.c_long(_FUTEX), ctypes.c_void_p(address), _WAIT, half, ctypes.byref(at_most), None, 0
+    )
+
+
+def wake(address: int) -> None:
+    """Wake the processes that sleep on a word of shared memory."""
+    if _FUTEX is not None:
+        _libc.syscall(ctypes.c_long(_FUTEX), ctypes.c_void_p(address), _WAKE, 1, None, None, 0)
 
 
 def file_system(fd: int) -> int:

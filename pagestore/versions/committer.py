@@ -60,6 +60,7 @@ from pagestore.versions.kernel_commit import (
     lay_out,
 )
 from pagestore.versions.locks import FileLock, SyncedCommits, VersionLocks
+from pagestore.versions.offers import Offers
 from pagestore.versions.shared_syncs import Newest, SharedSyncs
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
 from pagestore.versions.sync_queue import SyncQueue
@@ -109,6 +110,7 @@ class Committer:
         transactions. Before a sync, commits of other threads are waited for `gather` seconds.
         """
         self._synced, self.file_lock, self._gather = synced, file_lock, gather
+        self.offers: Offers | None = None  # of other processes, if syncs are shared
         locked = file_lock is None or file_lock.held
         # its lock is held while commits are made durable; never taken with `lock` held
         self.syncs = SyncQueue()
@@ -255,6 +257,11 @@ class Committer:
     def is_complete(self) -> bool:
         """Whether all commits are in a slot, and as durable as they will be."""
         return self.durable == self.made
+
+    @property
+    def is_offering(self) -> bool:
+        """Whether processes offer edits to each other."""
+        return self.offers is not None and self.offers.place > 0
 
     @property
     def is_following(self) -> bool:

@@ -33,6 +33,7 @@ from pagestore.storage.other_files import MemoryFile
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
+from pagestore.versions.offers import Joint
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.shared_syncs import holding, refuse
 from pagestore.versions.sharing import SharingCommitter
@@ -105,7 +106,7 @@ class Handle:
         if self.exclusive or self.sync != "commit":
             refuse(self.file)
 
-    def _is_alone(self) -> bool:
+    def is_alone(self) -> bool:
         """Return whether no other handle has the file open for writing, as far as that is known."""
         return self.file.locked(OPEN_LOCK, 1) is None
 
@@ -127,7 +128,7 @@ class Handle:
         problems = bool(self.recovery and self.recovery.problems)
         if self.mode == "rw":
             self._load_for_writing(problems)
-        if self.recovery and not problems and not self._is_alone():
+        if self.recovery and not problems and not self.is_alone():
             self.recovery = None  # a writer has it open
         if self.recovery:
             report_recovery(str(self.file.path), str(self.recovery), problems)
@@ -347,6 +348,8 @@ class Handle:
                     if was_open and not self.committer.cause:
                         self._close_writer()
             finally:
+                if mine and self.mode == "rw" and self._file_lock.offers:
+                    self._file_lock.offers.close()
                 self.file.close(unlock=mine, unmap=not self.writers.holder)
                 lost = (
                     "and what was not committed is lost"
@@ -370,10 +373,10 @@ class Handle:
         self.file.lock(UNLOCKED, OPEN_LOCK)
         end = time.monotonic() + CLOSING
         while not self._file_lock.try_once():
-            if not self._is_alone() or time.monotonic() >= end:
+            if not self.is_alone() or time.monotonic() >= end:
                 return False
             time.sleep(PAUSE)  # another handle is being closed
-        return self._is_alone()
+        return self.is_alone()
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the interpreter's end `suppress` may no longer exist
@@ -387,7 +390,7 @@ class Handle:
             raise TransactionError(
                 f"a transaction is open ({self.writers.holder}); roll it back first"
             )
-        with self._writer():
+        with self.writing():
             if not self.committer.cause:
                 self.committer.flush()
             self._file_lock.busy = False
@@ -544,6 +547,30 @@ class Handle:
             self.writers.give_back(writer)
             raise
 
+    def settle(self, writer: Writer) -> None:
+        """Find out whether another process has committed what a writer offered, which holds the
+        lock, and withdraw it if not.
+        """
+        offers = self.committer.offers
+        assert offers
+        taken = offers.taken()
+        offers.withdraw()
+        writer.shown = False
+        if not (taken and taken[0]):
+            return
+        self._check_turn()
+        self.committer.flush()
+        version, timestamp = taken
+        entry = self.read_versions(VersionTable.find, version)
+        if entry is not None and entry.timestamp == timestamp:
+            writer.joint = Joint.elsewhere(version)
+        elif entry is None and version <= self.state.last_version:
+            raise TransactionError(
+                f"another process was to commit these edits as version {version} and did not say "
+                f"that it has, and that version is not retained: read whether the rows are there, "
+                f"and repeat the edits if not"
+            )
+
     def _check_turn(self) -> None:
         """Continue from the newest commit; the writer before may have failed, or closed."""
         if not self.open:
@@ -583,16 +610,17 @@ class Handle:
     def administering(self) -> Iterator[None]:
         """Hold the write lock, for a change of the store's own data."""
         self.check_writable()
-        with self._writer():
+        with self.writing():
             self._check_turn()
             self.committer.flush()
             yield
 
     @contextmanager
-    def _writer(self) -> Iterator[None]:
+    def writing(self, timeout: float | None = None) -> Iterator[None]:
+        """Hold the write lock in the block. Raises LockedError after the timeout, in seconds."""
         writer = Writer()
         try:
-            self.writers.take(writer)
+            self.writers.take(writer, timeout)
             yield
         finally:
             self.writers.give_back(writer)

@@ -34,7 +34,7 @@ whose cost grows with the objects of the process. So only the next in the queue 
 same transaction has been open for long, and for at most a hundredth of the time.
 
 A writer that waits may say what it will commit: whoever has its turn then commits that, too
-(series.py).
+(series.py), also another process (offers.py).
 """
 
 import gc
@@ -48,7 +48,6 @@ from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread, current_thread, local
-from typing import Any
 from weakref import ref
 
 from pagestore.errors import CorruptionError, LockedError, PagestoreError, TransactionError
@@ -73,6 +72,7 @@ from pagestore.storage.meta import NUMBER_END
 from pagestore.storage.records import rows
 from pagestore.storage.system import describe_holders
 from pagestore.versions.commit_record import time_now
+from pagestore.versions.offers import Joint, Offer, Offers
 from pagestore.versions.version_table import Entry
 
 
@@ -215,6 +215,7 @@ LOOK_AGAIN = 5e-4
 IN_A_ROW, ROW_TIME = 16, 0.02
 # seconds between attempts to take a lock that has a time limit: at first, and at most
 SHORT, LONGER = 5e-5, 1e-3
+SERVING = 0.5  # seconds that it is waited for a process that leads: it may have been stopped
 
 
 class FileLock:
@@ -232,18 +233,31 @@ class FileLock:
         self.left = 0  # how many more times
         # shows these commits to others, if it can, which may then go on
         self.show: Callable[[], bool] = lambda: False
+        # what other processes commit for this one, and this one for them, if they share syncs
+        self.offers: Offers | None = None
 
-    def take(self, end: float = inf) -> None:
+    def take(self, end: float = inf, writer: "Writer | None" = None) -> None:
         """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the
         clock `monotonic`.
+
+        Returns without the lock once another process has committed what `writer` offers.
         """
         if self.held:
             return
-        file = self.file
-        if self.must_pass_on() or not file.lock(EXCLUSIVE, WRITER_LOCK):
+        file, offer = self.file, writer.offer if writer else None
+        offers = self.offers if offer else None
+        if (
+            (offers and offers.are_taken())
+            or self.must_pass_on()
+            or not file.lock(EXCLUSIVE, WRITER_LOCK)
+        ):
             self.look = 0.0
             try:
                 with waiting(str(self.path), lambda: describe_holders(self.path, WRITER_LOCK)):
+                    if writer and offer and offers and offers.put(offer):
+                        writer.shown = True
+                        if self._is_served(offers, end):
+                            return
                     self._join(end)
                     if not self._wait_out(end):
                         self._await(EXCLUSIVE, WRITER_LOCK, end)
@@ -300,6 +314,23 @@ class FileLock:
             return now >= self.look
         self.look, self.left = now + LOOK_AGAIN, 0
         return False
+
+    def _is_served(self, offers: Offers, end: float) -> bool:
+        """Wait until another process has committed what is offered, or the lock is free and no
+        process leads; return whether either is so.
+
+        As long as a process leads, those that offer something are not in the queue, which would
+        end its row of commits.
+        """
+        end = min(end, time.monotonic() + SERVING)
+        while not offers.version() and time.monotonic() < end:
+            taken = offers.taken()
+            if taken and not taken[0]:
+                return False
+            if not (taken or offers.are_taken() or self.is_awaited()) and self.try_once():
+                return True
+            offers.sleep(LONGER)
+        return bool(offers.version())
 
     def _wait_out(self, end: float) -> bool:
         """Try to take the lock for as long as others may take it again before this handle; return
@@ -409,19 +440,13 @@ class Life:
 _local = local()
 
 
-class Joint:
-    """A commit of a thread's edits, and of others that waited."""
-
-    number = version = 0  # once it is made: of the handle's commits, and the version
-
-
 NOT_MADE = Joint()
 
 
 class Writer:
     """A thread's write lock, from the request until its release."""
 
-    def __init__(self, offer: tuple[object, list[Any]] | None = None) -> None:
+    def __init__(self, offer: Offer | None = None) -> None:
         try:
             life: Life = _local.life
         except AttributeError:
@@ -431,8 +456,8 @@ class Writer:
         self.over = False
         # gets an entry when it is first, if its thread waits
         self.woken: SimpleQueue[None] | None = None
-        # what edits are of, and the edits, which another thread's commit may take in
-        self.offer = offer
+        self.offer = offer  # which another commit may take in
+        self.shown = False  # whether other processes may have seen it
         self.joint = NOT_MADE  # the newest commit that was to have them: once made, it has them
 
     def __str__(self) -> str:
@@ -483,7 +508,7 @@ class WriterQueue:
         Where commits of other threads keep the file's lock busy and other processes wait, these
         come first: `complete` makes the commits durable.
 
-        Returns without the lock once another thread has committed the writer's offer.
+        Returns without the lock once another thread or process has committed the writer's offer.
 
         Raises TransactionError if this thread holds or awaits it already, LockedError after the
         timeout.
@@ -505,10 +530,12 @@ class WriterQueue:
                 complete()
                 file_lock.release()
             if not file_lock.held:
-                if time.monotonic() < file_lock.look:  # as `take`, but one call less
+                if time.monotonic() < file_lock.look:  # as `take`, but a call or two less
                     file_lock.held = file_lock.file.lock(EXCLUSIVE, WRITER_LOCK)
                 if not file_lock.held:
-                    file_lock.take(end)
+                    file_lock.take(end, writer)
+                    if not file_lock.held and file_lock.offers:
+                        writer.joint = Joint.elsewhere(file_lock.offers.version())
         except BaseException:
             self.give_back(writer)
             raise
@@ -557,9 +584,9 @@ class WriterQueue:
             writer = reference()
             if writer is None or writer.over or writer.life() is None:
                 continue
-            if writer.offer is None or writer.offer[0] != subject:
+            if writer.offer is None or writer.offer.subject != subject:
                 break
-            most -= len(writer.offer[1])
+            most -= len(writer.offer.edits)
             if most < 0:
                 break
             found.append(writer)

@@ -55,7 +55,8 @@ from pagestore.trees.tree import Tree
 from pagestore.versions.catalog import MAIN_ID, RETAIN_ALL
 from pagestore.versions.commit_record import TIME_END, Commit, checksum_of, lie_within, time_now
 from pagestore.versions.committer import Committer
-from pagestore.versions.locks import Joint, Writer
+from pagestore.versions.locks import Writer
+from pagestore.versions.offers import Joint
 from pagestore.versions.store_state import Head, StoreState, batch_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, Entry, VersionTable
 
@@ -286,8 +287,8 @@ class Series:
         """Make edits a version, `joint`, which has none if a transaction must do that, from the
         start.
 
-        What `waiting` writers offer is made in the same commit if that is of other keys. The
-        caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
+        What `waiting` writers offer, and other processes, is made in the same commit if that is of
+        other keys. The caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
         """
         committer, made = self._committer, self.made
         if self._under_way or (committer.mapping.pages is not self._pages and not self._remap()):
@@ -299,7 +300,7 @@ class Series:
         if newest not in (committer.slot_sequence, committer.next_sequence - 1):
             return
         words = self._words_of(edits) if self._words_of else edits
-        if words and waiting:
+        if words and (waiting or joint.offers):
             words = self._united(words, waiting, joint)
         if (
             committer.failure
@@ -324,7 +325,7 @@ class Series:
             self.end()
             return
         next_ = NAMED(Made, (sequence, made.version + 1, self._ids[self._at], now))
-        if not self._make(next_):  # what has failed shows when a transaction does the same
+        if not self._make(next_, joint):  # what has failed shows when a transaction does the same
             self.end()
             return
         self._adopt(next_, joint)
@@ -338,22 +339,35 @@ class Series:
         """
         found, width = [*edits], self._keys
         keys = {row[:width] for _, row in edits}
-        for writer in waiting:
-            assert writer.offer
-            offered = writer.offer[1]
+
+        def joins(offered: list[Edit]) -> bool | None:
+            """Take edits in, if they are of other keys; return None if a transaction is to make them."""
             words = self._words_of(offered) if self._words_of else offered
             if not words:
-                break
+                return None
             own = {row[:width] for _, row in words}
-            if keys.isdisjoint(own):
-                found += words
+            fits = keys.isdisjoint(own)
+            if fits:
+                found.extend(words)
+            keys.update(own)
+            return fits
+
+        for writer in waiting:
+            assert writer.offer
+            fits = joins(writer.offer.edits)
+            if fits is None:
+                break
+            if fits:
                 writer.joint = joint
-            keys |= own
+        joint.offered = [offered for offered in joint.offers if joins(offered.edits)]
         return found
 
-    def _make(self, made: Made) -> bool:
+    def _make(self, made: Made, joint: Joint) -> bool:
         """Make the edits and write the record by one kernel call; return whether all was done."""
         (sequence, version, _, now), (state, taken, retired) = made, self._views
+        if joint.offered and self._committer.offers:
+            joint.tried = True
+            self._committer.offers.take(joint.offered, version, now)
         alone = not self._committer.group
         if alone:
             self._grouped = version

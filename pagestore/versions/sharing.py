@@ -10,6 +10,7 @@ import numpy as np
 from pagestore.storage.meta import FORMAT, Meta, slot_of, unpack
 from pagestore.storage.records import rows
 from pagestore.versions.committer import Committer
+from pagestore.versions.offers import Offers
 from pagestore.versions.shared_syncs import SHORT, Newest, SharedSyncs
 from pagestore.versions.store_state import StoreState
 
@@ -29,6 +30,7 @@ class SharingCommitter(Committer):
         assert self._synced and self.file_lock
         self.shared = SharedSyncs(mapping, self._synced, meta.uuid)
         self.file_lock.show, self.file_lock.again = self._show, True
+        self.offers = self.file_lock.offers = self.file_lock.offers or Offers(mapping.file)
         # the newest commit of another process to which no slot led
         self._followed: StoreState | None = None
         self._overtaken = False  # whether another process has committed since this one did
@@ -109,6 +111,8 @@ class SharingCommitter(Committer):
             shared.complete(own)
         if self.file_lock:
             self.file_lock.again = shared.took < SHORT
+        if self.offers:
+            self.offers.took = shared.took
 
     def _is_undisturbed(self, sequence: int) -> bool:
         """Return whether nobody else can write a slot now, so that the lock of the slots is not

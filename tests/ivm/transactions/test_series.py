@@ -297,7 +297,7 @@ def test_plans_are_made_anew_where_a_series_outgrows_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("none", 19), ("triangles", 19), ("count", 19), ("sum", 19), ("least", 19)]
+    ("kind", "most"), [("none", 20), ("triangles", 20), ("count", 20), ("sum", 20), ("least", 20)]
 )
 def test_functions_of_python_that_a_prepared_edge_takes(kind, most, tmp_path):
     """Of 150 to 190 functions in a transaction."""

@@ -30,6 +30,7 @@ from pagestore.errors import LockedError, PoisonedError
 from pagestore.storage.file import SHARED, SHOWN_LOCK, UNLOCKED, File
 from pagestore.storage.meta import SLOT_SIZE
 from pagestore.versions import locks, shared_syncs
+from pagestore.versions.offers import Offers
 from pagestore.versions.recovery import newest_meta
 from tests.support.simulator import FALLBACK
 from tests.support.syscalls import COMPILER, built, events, mark, moments, run
@@ -210,8 +211,9 @@ def test_a_process_alone_takes_few_locks_and_reads_nothing(tmp_path, monkeypatch
         assert rows(store, 1) == [96]
 
 
-def test_processes_make_several_commits_in_a_row(tmp_path):
-    """If syncs are short; and then no more before the others, who wait."""
+def test_processes_make_several_commits_in_a_row(tmp_path, monkeypatch):
+    """If syncs are short, and none commits for the others; then no more before these, who wait."""
+    monkeypatch.setattr(Offers, "open", lambda _: False)
     path = made(tmp_path / "s.pages", "all")
     stores = [pagestore.open(path, sync="commit", threads=1) for _ in range(3)]
     for store in stores:
@@ -642,7 +644,7 @@ def test_killed_processes_lose_nothing(tmp_path, seed):
                 else -1
             )
             assert last < found
-        assert not store.check() and store.version == 1 + len(store.snapshot()["r"])
+        assert not store.check() and store.version <= 1 + len(store.snapshot()["r"])
 
 
 def live(path, seed):

@@ -1,0 +1,322 @@
+"""Edits of processes that wait for the writer's lock, committed by the one that has it.
+
+    a process that waits    offers edits ────────────────────────────────▶ has a version
+    the one that leads            └─▶ takes them into its commit ── sync ──┘
+
+A process leads that commits prepared edits (series.py) one after the other, without a rest between
+them. As long as it does, others leave the lock to it. They write their edits into shared memory, each into
+a place of its own, and sleep. So many rows need one commit and one sync, and no process goes on
+from the commit of another, which takes longer than a commit.
+
+The memory decides nothing: the writer's lock and the store's file do.
+
+- An offer is taken by whoever holds the writer's lock. Before the commit's record is written, the
+  memory says which version, made at which time, will have the edits.
+- Once that commit is durable, the memory says so, and the process is woken.
+- A process that is not served takes the lock itself, so nobody takes its offer any more. One that
+  was not taken is withdrawn. Of one that was taken, the history of the store says whether that
+  version was made: so it does not matter at which step the other process died, or was stopped.
+- A place is its owner's as long as the lock of its byte is held. What a dead process has offered
+  is not taken, and what a crash of the system leaves of the memory has no owners.
+
+The memory is a file in /dev/shm, named after the store's file. Where there is none, or it cannot be
+used, processes wait for the lock as with other edits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pagestore.errors import MovedError, PagestoreError
+from pagestore.runtime.lazy import crc32c
+from pagestore.storage.file import EXCLUSIVE, File, mapped
+from pagestore.storage.system import sleep_on, wake
+
+FOLDER = Path("/dev/shm")
+PLACES, PLACE = 64, 1 << 12  # places for offers, and bytes of each; before them is one of the head
+SIZE = (1 + PLACES) * PLACE
+WORDS, HEAD_WORDS = PLACE // 8, 8
+UNTIL = 0  # the word of the head that says how long a process leads, by the clock `monotonic_ns`
+# words of a place: those that its owner writes, and those of the process that takes the offer
+OFFERED, LENGTH, CHECK, TAKEN, VERSION, TIME, MADE = range(7)
+ROOM = PLACE - 8 * HEAD_WORDS
+# seconds after a commit for which others wait for the next one, if that is expected at once: a
+# process may have to wait for a processor, too
+LEADS = 0.05
+AT_ONCE = 1e-3  # seconds of processor time, without a wait, from one commit to the next
+LEADS_MOST = 60.0  # what says that a process leads for longer is damaged
+PLAIN = frozenset([int, float, bool, str, type(None)])  # classes of values that JSON keeps
+TRIES = 3
+ELSEWHERE = -1  # the number of a commit that another process has made durable
+
+
+class Offered(NamedTuple):
+    """What another process offers: its place, the number of the offer, and the edits."""
+
+    place: int
+    number: int
+    edits: list[tuple[int, tuple[Any, ...]]]
+
+
+class Offer(NamedTuple):
+    """What a writer that waits is going to commit, of which subject of a series; `may` says whether
+    another process may commit it.
+    """
+
+    subject: object
+    relation: str
+    edits: list[tuple[int, tuple[Any, ...]]]
+    may: Callable[[], bool]
+
+
+class Joint:
+    """A commit of a thread's edits, and of others that waited."""
+
+    # once it is made: of the handle's commits, ELSEWHERE if another process has made it durable;
+    # and the version
+    number = version = 0
+    offers: Sequence[Offered] = ()  # what other processes offer
+    offered: Sequence[Offered] = ()  # what of that the commit takes in
+    tried = False  # whether the memory says so
+
+    @classmethod
+    def elsewhere(cls, version: int) -> Joint:
+        """Return a version that another process has made durable."""
+        joint = cls()
+        joint.number, joint.version = ELSEWHERE, version
+        return joint
+
+
+class Offers:
+    """The offers of other processes, and the place of one handle."""
+
+    def __init__(self, file: File) -> None:
+        self._store = file
+        self._file: File | None = None
+        self._refused = False  # whether the memory cannot be used
+        self._words = np.zeros((0, WORDS), np.int64)
+        self._view = memoryview(b"")
+        self.place = 0  # the number of this handle's place, once the memory is open
+        self._number = 0  # of what was offered last
+        self.took = 0.0  # seconds that a sync takes
+        self._until = 0  # what this handle has said last of its leading
+        self._may_begin = self._goes_on = True
+        self._rested = 0.0, 0  # processor time, and waits, of the thread that has committed last
+        self._last = 0  # the place that was served last
+
+    def open(self) -> bool:
+        """Return whether offers can be made and taken."""
+        if self._file is None and not self._refused:
+            try:
+                self._open()
+            except (OSError, PagestoreError):
+                self._refused = True
+        return self._file is not None
+
+    @property
+    def _path(self) -> Path:
+        about = os.stat(self._store.path)
+        return FOLDER / f"pagestore-{os.geteuid()}-{about.st_dev:x}-{about.st_ino:x}"
+
+    def _open(self) -> None:
+        path = self._path
+        for _ in range(TRIES):
+            _create(path)
+            file = File(path, writable=True)
+            place = next((n for n in range(1, 1 + PLACES) if file.lock(EXCLUSIVE, n)), 0)
+            try:
+                file.check_place()  # else its last user has removed it meanwhile
+            except MovedError:
+                file.close()
+                continue
+            if not place:
+                file.close()
+                break
+            words = mapped((file.fileno(), SIZE), writable=True)
+            self._words, self._view = words.reshape(-1, WORDS), memoryview(words)  # type: ignore[arg-type]
+            self._file, self.place = file, place
+            self._number = int(self._words[place, [OFFERED, TAKEN, MADE]].max())
+            self.withdraw()  # what a dead process has left there
+            return
+        self._refused = True
+
+    # --- of the process that waits ----------------------------------------------------------------
+
+    def are_taken(self) -> bool:
+        """Return whether another process leads now, and so takes what is offered."""
+        if self._file is None:
+            return False
+        until, now = self._view[UNTIL], time.monotonic_ns()
+        return until != self._until and now < until < now + LEADS_MOST * 1e9
+
+    def put(self, offer: Offer) -> bool:
+        """Offer edits; return False if they do not fit."""
+        if not (
+            offer.may()
+            and self.open()
+            and all(type(value) in PLAIN for _, row in offer.edits for value in row)
+        ):
+            return False
+        data = json.dumps((offer.relation, offer.edits)).encode()
+        if len(data) > ROOM:
+            return False
+        view, at = self._view, self.place * WORDS
+        self._number += 1
+        start = 8 * (at + HEAD_WORDS)
+        view.cast("B")[start : start + len(data)] = data
+        view[at + LENGTH], view[at + CHECK] = len(data), _check_of(self._number, data)
+        view[at + OFFERED] = self._number  # last
+        return True
+
+    def version(self) -> int:
+        """Return the version that has what was offered, once it is durable; else 0."""
+        view, at = self._view, self.place * WORDS
+        return view[at + VERSION] if view[at + MADE] == self._number else 0
+
+    def taken(self) -> tuple[int, int] | None:
+        """Return the version and the time of the commit that was to have what was offered; the
+        version is 0 if it was refused; None if nobody has taken it.
+        """
+        view, at = self._view, self.place * WORDS
+        return (view[at + VERSION], view[at + TIME]) if view[at + TAKEN] == self._number else None
+
+    def withdraw(self) -> None:
+        """Offer nothing more. Requires the writer's lock, or else it may be taken at this moment."""
+        self._view[self.place * WORDS + OFFERED] = 0
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until what was offered is durable or refused, for so long at most."""
+        word = self.place * WORDS + MADE
+        if (made := self._view[word]) != self._number:
+            sleep_on(self._words.ctypes.data + 8 * word, made, seconds)
+
+    # --- of the process that leads ----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Say that this handle leads, before its first commit, with which it cannot take anything
+        in; once, so that it does not keep others waiting by commits of that kind.
+        """
+        if self._may_begin:
+            self._lead()
+        self._may_begin = False
+
+    def rest(self) -> None:
+        """Note that a thread has committed."""
+        used = resource.getrusage(resource.RUSAGE_THREAD)
+        self._rested = used.ru_utime + used.ru_stime, used.ru_nvcsw
+
+    def resume(self) -> None:
+        """Note that a thread is going to commit: whether it has done so at once, so that it is
+        expected to do it again.
+        """
+        time_before, waits_before = self._rested
+        self.rest()
+        time_now, waits_now = self._rested
+        self._goes_on = 0 <= time_now - time_before < AT_ONCE and 0 <= waits_now - waits_before <= 1
+
+    def _lead(self) -> None:
+        if not self._goes_on:
+            return
+        pause = int(1e9 * (LEADS + 2 * self.took))
+        self._until = self._view[UNTIL] = time.monotonic_ns() + pause
+
+    def went_on(self, joint: Joint) -> None:
+        """Say that this handle leads, after it has made a commit; refuse what that was to have, if
+        it could not be made.
+        """
+        if joint.number:
+            self._lead()
+            self._may_begin = True
+        elif joint.tried:
+            self.take(joint.offered, 0, 0)
+            self._wake(joint.offered)
+
+    def of(self, relation: str, most: int) -> list[Offered]:
+        """Return what living processes offer for a relation, so many edits at most, in turns.
+        Requires the writer's lock, as `take`.
+        """
+        assert self._file
+        open_ = np.flatnonzero(self._words[1:, OFFERED] > self._words[1:, TAKEN]) + 1
+        found = list[Offered]()
+        for place in sorted(open_.tolist(), key=lambda place: (place <= self._last, place)):
+            offered = place != self.place and self._read(place, relation)
+            if not offered or self._file.locked(place, 1) is None:
+                continue
+            most -= len(offered.edits)
+            if most < 0:
+                break
+            found.append(offered)
+            self._last = place
+        return found
+
+    def _read(self, place: int, relation: str) -> Offered | None:
+        """Return the offer of a place, unless it is of another relation, or being written."""
+        view, at = self._view, place * WORDS
+        number, length, start = view[at + OFFERED], view[at + LENGTH], 8 * (at + HEAD_WORDS)
+        if not 0 < length <= ROOM:
+            return None
+        data = bytes(view.cast("B")[start : start + length])
+        if view[at + CHECK] != _check_of(number, data) or view[at + OFFERED] != number:
+            return None
+        name, edits = json.loads(data)
+        if name != relation:
+            return None
+        return Offered(place, number, [(action, tuple(row)) for action, row in edits])
+
+    def take(self, offered: Sequence[Offered], version: int, timestamp: int) -> None:
+        """Say which commit, of which time, is going to have what was offered; version 0 for none."""
+        for place, number, _ in offered:
+            at = place * WORDS
+            self._view[at + VERSION], self._view[at + TIME] = version, timestamp
+            self._view[at + TAKEN] = number
+
+    def made(self, offered: Sequence[Offered]) -> None:
+        """Say that the commit which has what was offered is durable."""
+        for place, number, _ in offered:
+            at = place * WORDS
+            if self._view[at + TAKEN] == number:  # else its process has found that out by itself
+                self._view[at + MADE] = number
+        self._wake(offered)
+
+    def _wake(self, offered: Sequence[Offered]) -> None:
+        for place, _, _ in offered:
+            wake(self._words.ctypes.data + 8 * (place * WORDS + MADE))
+
+    def close(self) -> None:
+        """Give the place up; the last one removes the memory, also if others have left it behind."""
+        with suppress(OSError, PagestoreError):
+            file = self._file or File(self._path, writable=True)
+            if file.lock(EXCLUSIVE, 1, PLACES):
+                file.check_place()
+                file.path.unlink()
+            file.close()
+        self._file, self._refused = None, True
+
+
+def _create(path: Path) -> None:
+    """Make the file if it is missing. Raises OSError if others may write to it, or memory is
+    full.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        about = os.fstat(fd)
+        if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+            raise PermissionError(f"{path} is not this user's alone")
+        os.posix_fallocate(fd, 0, SIZE)  # else a write to the map would end the process
+    finally:
+        os.close(fd)
+
+
+def _check_of(number: int, data: bytes) -> int:
+    checksum: int = crc32c.crc32c(b"%d:" % number + data)
+    return checksum
