@@ -33,7 +33,7 @@ from pagestore.storage.other_files import MemoryFile
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
-from pagestore.versions.offers import Joint
+from pagestore.versions.offers import Joint, Offers
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.shared_syncs import holding, refuse
 from pagestore.versions.sharing import SharingCommitter
@@ -348,8 +348,8 @@ class Handle:
                     if was_open and not self.committer.cause:
                         self._close_writer()
             finally:
-                if mine and self.mode == "rw" and self._file_lock.offers:
-                    self._file_lock.offers.close()
+                if mine and self.mode == "rw":
+                    (self._file_lock.offers or Offers(self.file)).close()
                 self.file.close(unlock=mine, unmap=not self.writers.holder)
                 lost = (
                     "and what was not committed is lost"
