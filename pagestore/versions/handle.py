@@ -33,7 +33,7 @@ from pagestore.storage.other_files import MemoryFile
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
-from pagestore.versions.offers import Joint, Offers
+from pagestore.versions.offers import FOLDER, Joint, Offers
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.shared_syncs import holding, refuse
 from pagestore.versions.sharing import SharingCommitter
@@ -73,7 +73,9 @@ class Handle:
         self.open = False
         self._pid = os.getpid()
         self._guard = thread_lock()  # guards the caches
-        self._file_lock = FileLock(file)
+        self._file_lock = FileLock(file, Offers(file))
+        if not exclusive:
+            self.locks.unsettled = self._file_lock.offers.unsettled
         self._synced = SyncedCommits(file)
         self.writers = WriterQueue(self._file_lock)
         # the lock that the thread of the next transaction holds already, for it
@@ -349,7 +351,7 @@ class Handle:
                         self._close_writer()
             finally:
                 if mine and self.mode == "rw":
-                    (self._file_lock.offers or Offers(self.file)).close()
+                    self._file_lock.offers.close()
                 self.file.close(unlock=mine, unmap=not self.writers.holder)
                 lost = (
                     "and what was not committed is lost"
@@ -553,10 +555,12 @@ class Handle:
         """
         offers = self.committer.offers
         assert offers
-        taken = offers.taken()
+        taken, said = offers.taken(), offers.version()
         offers.withdraw()
         writer.shown = False
-        if not (taken and taken[0]):
+        if said:
+            writer.joint = Joint.elsewhere(said)
+        if said or not (taken and taken[0]):
             return
         self._check_turn()
         self.committer.flush()
@@ -567,8 +571,8 @@ class Handle:
         elif entry is None and version <= self.state.last_version:
             raise TransactionError(
                 f"another process was to commit these edits as version {version} and did not say "
-                f"that it has, and that version is not retained: read whether the rows are there, "
-                f"and repeat the edits if not"
+                f"that it has, and one that does not see {FOLDER} has dropped that version: read "
+                f"whether the rows are there, and repeat the edits if not"
             )
 
     def _check_turn(self) -> None:

@@ -104,6 +104,8 @@ class VersionLocks:
         self._forgotten: deque[PinReference] = deque()
         self._locked: set[int] = set()  # versions whose bytes this handle may have locked
         self._going: set[int] = set()  # versions that are being dropped
+        # those in which other processes have yet to see whether their edits were made
+        self.unsettled: Callable[[], Collection[int]] = tuple
 
     @property
     def pins(self) -> set[int]:
@@ -173,10 +175,11 @@ class VersionLocks:
             return []
         with self._guard:
             self._unlock_unread()
+            kept = {parent, *self.unsettled()}
             free = [
                 entry
                 for entry in entries
-                if entry.version != parent and entry.version not in self._marks
+                if entry.version not in kept and entry.version not in self._marks
             ]
             going = [entry.version for entry in free]
             self._going.update(going)
@@ -221,8 +224,8 @@ SERVING = 0.5  # seconds that it is waited for a process that leads: it may have
 class FileLock:
     """The lock of a file's one writer, as one handle takes and releases it."""
 
-    def __init__(self, file: File) -> None:
-        self.file = file
+    def __init__(self, file: File, offers: Offers) -> None:
+        self.file, self.offers = file, offers
         self.lasting = False  # whether it is held until the file is closed
         # whether it must be held on, since commits were made that no slot leads to
         self.busy = False
@@ -233,8 +236,8 @@ class FileLock:
         self.left = 0  # how many more times
         # shows these commits to others, if it can, which may then go on
         self.show: Callable[[], bool] = lambda: False
-        # what other processes commit for this one, and this one for them, if they share syncs
-        self.offers: Offers | None = None
+        # whether this process offers to others what it is to commit: those that share syncs do
+        self.may_offer = False
 
     def take(self, end: float = inf, writer: "Writer | None" = None) -> None:
         """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the
@@ -244,17 +247,18 @@ class FileLock:
         """
         if self.held:
             return
-        file, offer = self.file, writer.offer if writer else None
-        offers = self.offers if offer else None
+        file, offers, offer = self.file, self.offers, None
+        if writer and self.may_offer:
+            offer = writer.offer
         if (
-            (offers and offers.are_taken())
+            (offer and offers.are_taken())
             or self.must_pass_on()
             or not file.lock(EXCLUSIVE, WRITER_LOCK)
         ):
             self.look = 0.0
             try:
                 with waiting(str(self.path), lambda: describe_holders(self.path, WRITER_LOCK)):
-                    if writer and offer and offers and offers.put(offer):
+                    if writer and offer and offers.put(offer):
                         writer.shown = True
                         if self._is_served(offers, end):
                             return
@@ -534,7 +538,7 @@ class WriterQueue:
                     file_lock.held = file_lock.file.lock(EXCLUSIVE, WRITER_LOCK)
                 if not file_lock.held:
                     file_lock.take(end, writer)
-                    if not file_lock.held and file_lock.offers:
+                    if not file_lock.held:
                         writer.joint = Joint.elsewhere(file_lock.offers.version())
         except BaseException:
             self.give_back(writer)

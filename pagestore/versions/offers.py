@@ -16,6 +16,7 @@ The memory decides nothing: the writer's lock and the store's file do.
 - A process that is not served takes the lock itself, so nobody takes its offer any more. One that
   was not taken is withdrawn. Of one that was taken, the history of the store says whether that
   version was made: so it does not matter at which step the other process died, or was stopped.
+- The version is kept until then: whoever drops versions looks which are waited for.
 - A place is its owner's as long as the lock of its byte is held. What a dead process has offered
   is not taken, and what a crash of the system leaves of the memory has no owners.
 
@@ -30,7 +31,7 @@ import os
 import resource
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,7 +201,7 @@ class Offers:
         if (made := self._view[word]) != self._number:
             sleep_on(self._words.ctypes.data + 8 * word, made, seconds)
 
-    # --- of the process that leads ----------------------------------------------------------------
+    # --- of the process that leads, or drops versions ----------------------------------------------------------------
 
     def begin(self) -> None:
         """Say that this handle leads, before its first commit, with which it cannot take anything
@@ -287,6 +288,22 @@ class Offers:
             if self._view[at + TAKEN] == number:  # else its process has found that out by itself
                 self._view[at + MADE] = number
         self._wake(offered)
+
+    def unsettled(self) -> Collection[int]:
+        """Return the versions in which living processes have yet to see whether what they offered
+        was made: they must be kept. Requires the writer's lock.
+        """
+        if self._file is None and not (not self._refused and self._path.exists() and self.open()):
+            return ()
+        words, file = self._words, self._file
+        assert file
+        taken = (words[:, OFFERED] == words[:, TAKEN]) & (words[:, TAKEN] != words[:, MADE])
+        places = [place for place in np.flatnonzero(taken).tolist() if place]
+        return {
+            int(words[place, VERSION])
+            for place in places
+            if place == self.place or file.locked(place, 1) is not None
+        }
 
     def _wake(self, offered: Sequence[Offered]) -> None:
         for place, _, _ in offered:

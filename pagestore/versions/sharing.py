@@ -10,7 +10,6 @@ import numpy as np
 from pagestore.storage.meta import FORMAT, Meta, slot_of, unpack
 from pagestore.storage.records import rows
 from pagestore.versions.committer import Committer
-from pagestore.versions.offers import Offers
 from pagestore.versions.shared_syncs import SHORT, Newest, SharedSyncs
 from pagestore.versions.store_state import StoreState
 
@@ -30,7 +29,7 @@ class SharingCommitter(Committer):
         assert self._synced and self.file_lock
         self.shared = SharedSyncs(mapping, self._synced, meta.uuid)
         self.file_lock.show, self.file_lock.again = self._show, True
-        self.offers = self.file_lock.offers = self.file_lock.offers or Offers(mapping.file)
+        self.offers, self.file_lock.may_offer = self.file_lock.offers, True
         # the newest commit of another process to which no slot led
         self._followed: StoreState | None = None
         self._overtaken = False  # whether another process has committed since this one did
