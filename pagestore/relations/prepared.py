@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.errors import PagestoreError
+from pagestore.errors import PagestoreError, TransactionError
 from pagestore.runtime import reports
 from pagestore.trees.edit import FLUSH
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
@@ -32,9 +32,10 @@ from pagestore.versions.catalog import MAIN_ID, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import is_followed
 from pagestore.versions.locks import Writer
-from pagestore.versions.offers import Joint, Offer
+from pagestore.versions.offers import FOLDER, Joint, Offer
 from pagestore.versions.series import NAMED, Edit, Series, Short, may_begin
 from pagestore.versions.store_state import Version
+from pagestore.versions.version_table import VersionTable
 from pagestore.versions.working_trees import NARROW, NONE_CHECKED, SINGLE, queue_of
 
 ACTIONS = {INSERT: "insert", ERASE: "delete", SET: "set"}
@@ -203,7 +204,7 @@ class PreparedSeries(Prepared):
         handle.writers.take(writer, None, committer.flush)
         try:
             if writer.shown and not writer.joint.number:
-                handle.settle(writer)
+                settle(handle, writer)
             if not writer.joint.number:
                 self._lead(writer, edits)
             joint = writer.joint
@@ -263,7 +264,7 @@ class PreparedSeries(Prepared):
             version = writer.joint.version
         if writer.shown and not version:
             with suppress(PagestoreError), handle.writing(WITHDRAWING):
-                handle.settle(writer)
+                settle(handle, writer)
             if writer.shown and handle.committer.offers:
                 handle.committer.offers.withdraw()  # another process may be committing it
         return writer.joint.version
@@ -313,6 +314,33 @@ class PreparedSeries(Prepared):
             committer.offers.open()
         committer.series = series = Series(committer, self._subject, short, head.trees)
         return series
+
+
+def settle(handle: Handle, writer: Writer) -> None:
+    """Find out whether another process has committed what a writer offered, which holds the lock;
+    withdraw it if not. Raises TransactionError if nobody can know that any more.
+    """
+    offers = handle.committer.offers
+    assert offers
+    taken, said = offers.taken(), offers.version()
+    offers.withdraw()
+    writer.shown = False
+    if said:
+        writer.joint = Joint.elsewhere(said)
+    if said or not (taken and taken[0]):
+        return
+    handle.check_turn()
+    handle.committer.flush()
+    version, timestamp = taken
+    entry = handle.read_versions(VersionTable.find, version)
+    if entry is not None and entry.timestamp == timestamp:
+        writer.joint = Joint.elsewhere(version)
+    elif entry is None and version <= handle.state.last_version:
+        raise TransactionError(
+            f"another process was to commit these edits as version {version} and did not say that "
+            f"it has, and one that does not see {FOLDER} has dropped that version: read whether "
+            f"the rows are there, and repeat the edits if not"
+        )
 
 
 def has_stored_rows(info: Info) -> bool:

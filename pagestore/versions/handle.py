@@ -33,7 +33,7 @@ from pagestore.storage.other_files import MemoryFile
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
-from pagestore.versions.offers import FOLDER, Joint, Offers
+from pagestore.versions.offers import Offers
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.shared_syncs import holding, refuse
 from pagestore.versions.sharing import SharingCommitter
@@ -74,8 +74,7 @@ class Handle:
         self._pid = os.getpid()
         self._guard = thread_lock()  # guards the caches
         self._file_lock = FileLock(file, Offers(file))
-        if not exclusive:
-            self.locks.unsettled = self._file_lock.offers.unsettled
+        self.locks.unsettled = tuple if exclusive else self._file_lock.offers.unsettled
         self._synced = SyncedCommits(file)
         self.writers = WriterQueue(self._file_lock)
         # the lock that the thread of the next transaction holds already, for it
@@ -544,38 +543,12 @@ class Handle:
         if writer.taken == inf:
             self.writers.take(writer, timeout, self.committer.flush)
         try:
-            self._check_turn()
+            self.check_turn()
         except BaseException:
             self.writers.give_back(writer)
             raise
 
-    def settle(self, writer: Writer) -> None:
-        """Find out whether another process has committed what a writer offered, which holds the
-        lock, and withdraw it if not.
-        """
-        offers = self.committer.offers
-        assert offers
-        taken, said = offers.taken(), offers.version()
-        offers.withdraw()
-        writer.shown = False
-        if said:
-            writer.joint = Joint.elsewhere(said)
-        if said or not (taken and taken[0]):
-            return
-        self._check_turn()
-        self.committer.flush()
-        version, timestamp = taken
-        entry = self.read_versions(VersionTable.find, version)
-        if entry is not None and entry.timestamp == timestamp:
-            writer.joint = Joint.elsewhere(version)
-        elif entry is None and version <= self.state.last_version:
-            raise TransactionError(
-                f"another process was to commit these edits as version {version} and did not say "
-                f"that it has, and one that does not see {FOLDER} has dropped that version: read "
-                f"whether the rows are there, and repeat the edits if not"
-            )
-
-    def _check_turn(self) -> None:
+    def check_turn(self) -> None:
         """Continue from the newest commit; the writer before may have failed, or closed."""
         if not self.open:
             self.check()
@@ -615,7 +588,7 @@ class Handle:
         """Hold the write lock, for a change of the store's own data."""
         self.check_writable()
         with self.writing():
-            self._check_turn()
+            self.check_turn()
             self.committer.flush()
             yield
 
