@@ -129,6 +129,12 @@ class Offers:
         about = os.stat(self._store.path)
         return FOLDER / f"pagestore-{os.geteuid()}-{about.st_dev:x}-{about.st_ino:x}"
 
+    def _is_there(self) -> bool:
+        """Whether processes have made the memory."""
+        with suppress(OSError):  # the store's file was moved, or is in memory only
+            return self._path.exists()
+        return False
+
     def _open(self) -> None:
         path = self._path
         for _ in range(TRIES):
@@ -293,7 +299,7 @@ class Offers:
         """Return the versions in which living processes have yet to see whether what they offered
         was made: they must be kept. Requires the writer's lock.
         """
-        if self._file is None and not (not self._refused and self._path.exists() and self.open()):
+        if self._file is None and not (self._is_there() and self.open()):
             return ()
         words, file = self._words, self._file
         assert file
