@@ -33,6 +33,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,16 +125,17 @@ class Offers:
                 self._refused = True
         return self._file is not None
 
-    @property
+    @cached_property
     def _path(self) -> Path:
         about = os.stat(self._store.path)
         return FOLDER / f"pagestore-{os.geteuid()}-{about.st_dev:x}-{about.st_ino:x}"
 
     def _is_there(self) -> bool:
         """Whether processes have made the memory."""
-        with suppress(OSError):  # the store's file was moved, or is in memory only
-            return self._path.exists()
-        return False
+        try:
+            return os.path.exists(self._path)
+        except OSError:  # the store's file was moved, or is in memory only
+            return False
 
     def _open(self) -> None:
         path = self._path
