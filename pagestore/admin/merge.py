@@ -21,7 +21,7 @@ import numpy as np
 
 from pagestore.admin.merged_columns import BASE, OURS, THEIRS, MergedColumns
 from pagestore.errors import CorruptionError, MergeError, SchemaError, VersionError
-from pagestore.relations.snapshot import Snapshot, as_inserted, snapshot_at
+from pagestore.relations.snapshot import Snapshot, as_inserted, catalog_of, snapshot_at
 from pagestore.relations.transaction import EphemeralTransaction, Transaction, begin_transaction
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.trees.build import bulk
@@ -33,7 +33,7 @@ from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import PROPERTY, Catalog, Info, Settings, listed
 from pagestore.versions.handle import Handle
-from pagestore.versions.hosts import hosts, let_hosts_follow
+from pagestore.versions.hosts import let_hosts_follow, methods
 from pagestore.versions.version_table import VersionTable
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class ThreeWay:
             for name in dict.fromkeys([*self.base, *self.theirs]):
                 if name not in kept:
                     self._merge_relation(name, *(c.relations.get(name) for c in catalogs))
-            merge_said(txn, self.base, self.theirs, *catalogs)
+            merge_said(txn, self.base, self.theirs)
             if self.left and refuse:
                 self._refuse()
         return tuple(self.conflicts)
@@ -442,18 +442,19 @@ class ThreeWay:
         return relation.encode([(*row,)])
 
 
-def merge_said(txn: Transaction, old: Snapshot, new: Snapshot, *catalogs: Catalog) -> None:
-    """Take properties that changed between the first two of three versions, which are a base,
-    theirs and ours, and not in ours; hosts keep and merge their own, and what they demand.
+def merge_said(txn: Transaction, old: Snapshot, new: Snapshot) -> None:
+    """Take properties that changed between a base and theirs, and not in ours, the transaction;
+    hosts keep and merge their own, and what they demand.
     """
+    sources: tuple[Snapshot | Transaction, ...] = old, new, txn
+    catalogs = [catalog_of(source) for source in sources]
     owned = {p for c in catalogs for derived in c.dependants.values() for p in derived.properties}
     base, theirs, ours = (catalog.properties for catalog in catalogs)
     for name in dict.fromkeys([*base, *theirs]):
         sides = base.get(name), theirs.get(name), ours.get(name)
         if name in owned | {PROPERTY, *NUMBERED} or sides[0] == sides[1] or sides[1] == sides[2]:
             continue
-        ask = [one for host in hosts().values() if (one := getattr(host, "merged", None))]
-        told = (one(txn, name, *sides) for one in ask)
+        told = (one(txn, name, *sides) for one in methods("merged"))
         found = next((value for value in told if value is not None), None)
         if found is None and sides[0] != sides[2]:
             raise MergeError(
@@ -465,10 +466,8 @@ def merge_said(txn: Transaction, old: Snapshot, new: Snapshot, *catalogs: Catalo
             txn.properties.pop(name, None)
         else:
             txn.properties[name] = value
-    for host in hosts().values():
-        tell = getattr(host, "demands", None)
-        if tell and (demand := tell(txn, old, new)):
-            txn.afterwards.append(demand)
+    demands = (tell(txn, old, new) for tell in methods("demands"))
+    txn.afterwards += [demand for demand in demands if demand]
 
 
 def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:
@@ -491,9 +490,8 @@ def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:
         if not any(step.left for step in steps):
             let_hosts_follow(sketch)
         changes = {name: _changes(sketch, name) for name in listed([*sketch])}
-        for host in hosts().values():
-            tell = getattr(host, "changed", None)
-            changes = tell(sketch, changes) if tell else changes
+        for tell in methods("changed"):
+            changes = tell(sketch, changes)
         found = {name: table for name, table in changes.items() if table.num_rows}
     return Merge(head, steps[0].numbers[0], tuple(conflicts), found)
 

@@ -23,7 +23,7 @@ from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import encode, narrowed
 from pagestore.values.types import Column, Schema
 from pagestore.versions.catalog import Info
-from pagestore.versions.hosts import hosts
+from pagestore.versions.hosts import methods
 
 BASE, THEIRS, OURS = range(3)
 
@@ -129,9 +129,10 @@ class MergedColumns:
 
     def _default(self, column: Column) -> int | None:
         """Return the word of a column in rows that do not say one; None if there is none."""
-        ask = (tell for host in hosts().values() if (tell := getattr(host, "default", None)))
         told = (
-            tell(at, self.name, column.name) for tell in ask for at in (self._theirs, self._txn)
+            tell(at, self.name, column.name)
+            for tell in methods("default")
+            for at in (self._theirs, self._txn)
         )
         value = next((value for value in told if value is not None), None)
         if value is None and not column.type.nullable:

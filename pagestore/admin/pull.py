@@ -83,8 +83,7 @@ def pull(
             ) as txn:
                 for name, changes in changed:
                     _copy(theirs, name, changes, txn)
-                catalogs = base._version.catalog, theirs._version.catalog, txn.catalog
-                merge_said(txn, base, theirs, *catalogs)
+                merge_said(txn, base, theirs)
                 knows_more = same.lines != contained(here, same.here)
                 if changed or knows_more or not txn.catalog.same_as(txn.base.catalog):
                     said = {"version": txn.version, "is": _identity(there, theirs.version)}

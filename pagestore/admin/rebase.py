@@ -30,7 +30,7 @@ from pagestore.relations.transaction import begin_transaction
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
-from pagestore.versions.hosts import hosts
+from pagestore.versions.hosts import methods
 
 
 def rebase(handle: Handle, branch: str, onto: str, on_conflict: OnConflict, dry_run: bool) -> Merge:
@@ -127,9 +127,8 @@ def _refuse_rules(handle: Handle, branch: str, *versions: int) -> None:
     """
     with ExitStack() as held:
         shown = [held.enter_context(snapshot_at(handle, version)) for version in versions]
-        for host in hosts().values():
-            tell = getattr(host, "declared", None)
-            if tell and tell(shown[0]) not in map(tell, shown[1:]):
+        for tell in methods("declared"):
+            if tell(shown[0]) not in map(tell, shown[1:]):
                 raise MergeError(
                     f"branch {branch!r} has rules or kept views of its own, which a rebase would "
                     f"lose, and nothing is changed: merge the other branch into it instead"

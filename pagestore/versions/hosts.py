@@ -122,16 +122,18 @@ def hosts() -> Mapping[str, Host]:
     return _hosts
 
 
+def methods(name: str) -> list[Callable[..., Any]]:
+    """Return a method, which hosts may lack, of those hosts of this process that have it."""
+    return [one for host in _hosts.values() if (one := getattr(host, name, None))]
+
+
 def computed_column(source: Any, name: str) -> Computed | None:
     """Return the column of a relation, in a snapshot or a transaction, whose values a host of
     this process computes.
     """
-    for host in _hosts.values():
-        find = getattr(host, "computed", None)
-        if find is not None and (found := find(source, name)):
-            computed: Computed = found
-            return computed
-    return None
+    told = (find(source, name) for find in methods("computed"))
+    found: Computed | None = next((computed for computed in told if computed), None)
+    return found
 
 
 def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
