@@ -60,6 +60,15 @@ def whole_of(name: str, names: Collection[str]) -> str:
     return found[1] if found and f"{found[1]}:part1" in names else name
 
 
+def is_own(name: str) -> bool:
+    """Return whether a relation is one that hosts keep for themselves, beside those of users.
+
+    >>> [is_own(name) for name in ("r", "v:part1", "sql:clock", "r$1")]
+    [False, False, True, True]
+    """
+    return "$" in name or name.startswith(OWN)
+
+
 def listed(names: Collection[str]) -> list[str]:
     """Return the relations that a message lists: without what hosts keep for themselves, and parts
     of others.
@@ -67,8 +76,7 @@ def listed(names: Collection[str]) -> list[str]:
     >>> listed(["sql:one", "sql:clock", "r", "v", "v:part1", "v:part2", "r$1"])
     ['r', 'v']
     """
-    users = [name for name in names if "$" not in name and not name.startswith(OWN)]
-    wholes = {name: whole_of(name, names) for name in users}
+    wholes = {name: whole_of(name, names) for name in names if not is_own(name)}
     return [name for name, whole in wholes.items() if whole == name or whole not in wholes]
 
 

@@ -17,11 +17,10 @@ from rich.cells import cell_len, set_cell_size
 
 import pagestore
 from pagestore.host import printable
-from pagestore.tooling import whole_of
+from pagestore.tooling import is_own, whole_of
 
 LEAD = re.compile(r"(?:[│ ] {2})*[├└]─ |\s*(?:\S+ {2,})?")  # branches of a tree, or a label
 KEPT = "(for rules and SQL)"  # what helpers of no single view are kept for
-OWN = "sql:"  # begins the names of relations that SQL makes for itself
 LEAST_COLUMN = 8  # places for a column, below which a table becomes lists
 
 
@@ -59,7 +58,7 @@ def owner(name: str, names: Collection[str]) -> str:
     >>> [owner(name, ["v:part1", "v:part2", "r:part2"]) for name in ("v", "v:part1", "v:part2", "r:part2", "v$1")]
     ['v', 'v', 'v', 'r:part2', '(for rules and SQL)']
     """
-    return KEPT if "$" in name or name.startswith(OWN) else whole_of(name, names)
+    return KEPT if is_own(name) else whole_of(name, names)
 
 
 def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "r") -> pagestore.Store:
