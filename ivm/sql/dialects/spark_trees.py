@@ -470,6 +470,11 @@ def at_place(node: exp.Bracket) -> exp.Expr | None:
     return duckdb(f"by_type(:l, 'map', :l[(:n)], {inside})", {"l": node.this, "n": place})
 
 
+def _text(node: exp.Expr) -> exp.Expr:
+    """Return what a cast to STRING gives."""
+    return duckdb("spark_text(:s)", {"s": node})
+
+
 def remainder(node: exp.Mod) -> exp.Expr:
     """`%`, which has no value for 0, also of a DOUBLE."""
     return duckdb(REMAINDER, {"x": node.this, "y": node.expression}, node)
@@ -477,7 +482,7 @@ def remainder(node: exp.Mod) -> exp.Expr:
 
 def trimmed(node: exp.Trim) -> None:
     """TRIM, of a text."""
-    node.set("this", duckdb("spark_text(:s)", {"s": node.this}))
+    node.set("this", _text(node.this))
 
 
 def overlay(node: exp.Overlay) -> exp.Expr:
@@ -486,7 +491,7 @@ def overlay(node: exp.Overlay) -> exp.Expr:
     return duckdb(
         OVERLAY,
         {
-            "s": duckdb("spark_text(:s)", {"s": node.this}),
+            "s": _text(node.this),
             "r": node.expression,
             "n": node.args["from_"],
             "m": size,

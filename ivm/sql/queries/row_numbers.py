@@ -119,8 +119,7 @@ def parts_of(builder: Builder, body: Body, value: Typed) -> list[Typed]:
     if not builder.may_be_null(body, value):
         return [value._replace(nullable=False)]
     flag = Call("if", (Call("is_null", (value.term,)), Lit(1, "int64"), Lit(0, "int64")))
-    filled = Call("coalesce", (value.term, least(value.type)))
-    parts = (Typed(flag, INTEGER, False), Typed(filled, value.type, False))
+    parts = (Typed(flag, INTEGER, False), without_null(value))
     return [builder.define(body, part) for part in parts]
 
 
@@ -136,8 +135,12 @@ def put_together(
     return builder.define(body, found) if define else found
 
 
-def least(type_: SqlType) -> Lit:
-    """Return a value of a type, which takes the place of null."""
+def without_null(value: Typed) -> Typed:
+    """Return a value, or where it is null another of its type."""
+    return Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False)
+
+
+def _least(type_: SqlType) -> Lit:
     if type_.store in ("string", "int64"):
         return Lit("" if type_.store == "string" else 0, type_.store)
     text = {"DATE": "2000-01-01", "TIME": "00:00:00", "BLOB": ""}.get(type_.name, "0")
@@ -164,12 +167,10 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
         )
         flag = Typed(Call("if", (Call("is_null", (value.term,)), *ones)), INTEGER, False)
         found.append(builder.define(body, flag).term)
-        value = builder.define(
-            body, Typed(Call("coalesce", (value.term, least(value.type))), value.type, False)
-        )
+        value = builder.define(body, without_null(value))
     if upward and key.desc and value.type.is_float:  # what is not a number comes first
         zero, infinite = (
-            least(value.type),
+            _least(value.type),
             Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64"))),
         )
         number = Call("<=", (value.term, infinite))
@@ -212,14 +213,14 @@ def _placed(builder: Builder, body: Body, value: Typed) -> Typed:
 
 def _reversed(value: Typed) -> Typed:
     if value.type.is_number:
-        zero = least(value.type)
+        zero = _least(value.type)
         return Typed(Call("-", (zero, value.term)), value.type, False)
     if value.type.name in ("TIME", "TIMESTAMP WITH TIME ZONE"):
         value = Typed(Call("datetime", (value.term,)), TIMESTAMP, False)
     if value.type == INTERVAL:
-        return Typed(Call("-", (least(value.type), value.term)), BIGINT, False)
+        return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
     if value.type.name in ("DATE", "TIMESTAMP"):
-        return Typed(Call("-", (least(value.type), value.term)), BIGINT, False)
+        return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
     raise SqlError(
         f"ORDER BY mixes ascending keys with a descending {value.type}, which is not kept: order "
         "all keys in one direction"
@@ -286,13 +287,10 @@ def cut(
     desc = bool(keys) and all(key[1] for key in keys)
     ties = [tie for tie in identity if tie not in [key[0] for key in keys]]
     order = (*keys, *((tie, desc, desc) for tie in ties))
-    if any(tie.type.words or tie.type == INTERVAL for tie in ties):
+    nested = any(tie.type.words or tie.type == INTERVAL for tie in ties)
+    if nested or len(columns + keys + ties) > KEYS_MAX:
         return None
-    return (
-        Rows(body, columns, order, _bounds(select))
-        if len(columns + keys + ties) <= KEYS_MAX
-        else None
-    )
+    return Rows(body, columns, order, _bounds(select))
 
 
 def _bounds(select: Clauses) -> tuple[int, int | None]:

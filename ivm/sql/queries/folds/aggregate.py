@@ -20,10 +20,10 @@ from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.row_numbers import (
     Key,
     copies,
-    least,
     ordered_terms,
     ordering,
     parts_of,
+    without_null,
 )
 from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table
@@ -195,8 +195,7 @@ class Aggregate:
             or not self.builder.may_be_null(self.body, value)
         ):
             return self.argument(), None
-        filled = Typed(Call("coalesce", (value.term, least(value.type))), value.type, False)
-        return self.builder.define(self.body, filled), self.flag(value)
+        return self.builder.define(self.body, without_null(value)), self.flag(value)
 
     def flag(self, value: Typed) -> Typed:
         """Return a variable that is 1 in rows where a value is not null, else 0."""
