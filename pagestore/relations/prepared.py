@@ -166,9 +166,9 @@ class PreparedSeries(Prepared):
         handle = self._handle
         if handle.mode == "r":
             return super()._commit(edits)
-        committer = handle.committer
+        committer, offers = handle.committer, handle.committer.offers
         fits = (
-            (committer.series or committer.prepared or committer.is_offering)
+            (committer.series or committer.prepared or (offers and offers.place))
             and handle.open
             and 0 < len(edits) <= SINGLE
             and reports.metric is None
@@ -188,8 +188,8 @@ class PreparedSeries(Prepared):
                     error.add_note(f"the transaction was committed, as version {version}")
             raise
         finally:
-            if committer.offers and committer.offers.place:
-                committer.offers.rest()
+            if offers and offers.place:
+                offers.rest()
 
     def _in_turn(self, writer: Writer, edits: list[Edit]) -> int:
         """Commit a writer's edits once it is its turn, or learn that another has; return the

@@ -259,11 +259,6 @@ class Committer:
         return self.durable == self.made
 
     @property
-    def is_offering(self) -> bool:
-        """Whether processes offer edits to each other."""
-        return self.offers is not None and self.offers.place > 0
-
-    @property
     def is_following(self) -> bool:
         """Whether the newest commit is another process's, to which no slot leads."""
         return False

@@ -209,7 +209,7 @@ class Offers:
         if (made := self._view[word]) != self._number:
             sleep_on(self._words.ctypes.data + 8 * word, made, seconds)
 
-    # --- of the process that leads, or drops versions ----------------------------------------------------------------
+    # --- of the process that leads, or drops versions ---------------------------------------------
 
     def begin(self) -> None:
         """Say that this handle leads, before its first commit, with which it cannot take anything
@@ -303,12 +303,12 @@ class Offers:
         """
         if self._file is None and not (self._is_there() and self.open()):
             return ()
-        words, file = self._words, self._file
+        words, file = self._words[1:], self._file
         assert file
         taken = (words[:, OFFERED] == words[:, TAKEN]) & (words[:, TAKEN] != words[:, MADE])
-        places = [place for place in np.flatnonzero(taken).tolist() if place]
+        places = (np.flatnonzero(taken) + 1).tolist()
         return {
-            int(words[place, VERSION])
+            int(self._words[place, VERSION])
             for place in places
             if place == self.place or file.locked(place, 1) is not None
         }
