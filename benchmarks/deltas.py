@@ -180,9 +180,8 @@ def cascade(n: int, places: np.ndarray, batch: int) -> tuple[float, float]:
 def print_cascades(n: int) -> None:
     """Print what cascading trees would save of the transactions of `ivm bench`, and cost."""
     places, plain, cascading = recorded(skewed(n)), BTree(n), CascadingTree(n)
-    print(
-        f"\n{n:,} edges: a look-up reads {plain.height} pages, of a cascading tree {cascading.height}\n"
-    )
+    heights = f"{plain.height} pages, of a cascading tree {cascading.height}"
+    print(f"\n{n:,} edges: a look-up reads {heights}\n")
     print("| changed rows | pages written, B-tree | cascading | ratio |\n|---|---|---|---|")
     for batch in BATCHES:
         ours, theirs = cascade(n, places, batch)

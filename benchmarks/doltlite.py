@@ -2,7 +2,9 @@
 it: the store of `branches.py`, changed on two branches, merged, and its views computed again; and the
 rows and changes of both.
 
-    python -m benchmarks.doltlite FILE SIZE      then lines such as "diverge" or "merge", each answered by one
+    python -m benchmarks.doltlite FILE SIZE
+
+It then reads lines such as "diverge" or "merge", and answers each by a line.
 """
 
 import json

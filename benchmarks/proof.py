@@ -187,8 +187,8 @@ def draw_edits(sizes: Sequence[int], folder: Path) -> str:
 
 
 class Spent(NamedTuple):
-    """What a way of maintenance took: milliseconds of processor time of installing and of all changes, operations
-    of recording and of each change.
+    """What a way of maintenance took: milliseconds of processor time of installing and of all
+    changes, operations of recording and of each change.
     """
 
     milliseconds: float

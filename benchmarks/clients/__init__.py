@@ -216,13 +216,13 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     own: dict[str, Any] = {"unit": "ms", "scale": 1, "told": True}
     with dbapi.connect(file) as connection:
         local: dict[str, Any] = {"ivm.dbapi": connection, "sqlite3": lite}
-        asked = READ.replace("%s", "?")
+        asked, timed = READ.replace("%s", "?"), partial(cost, time.process_time)
         yield Row("a read by key, DB-API", [
-            Side(name, partial(cost, time.process_time, partial(reads, one.execute, asked, size), READS))
+            Side(name, partial(timed, partial(reads, one.execute, asked, size), READS))
             for name, one in local.items()
         ], **own)  # fmt: skip
         yield Row(f"{size:,} rows out, DB-API fetchall", [
-            Side(name, partial(cost, time.process_time, partial(everything, one)))
+            Side(name, partial(timed, partial(everything, one)))
             for name, one in local.items()
         ], **own)  # fmt: skip
     yield from _arrow(file, size, own)

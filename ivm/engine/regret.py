@@ -8,7 +8,9 @@ common, where the trace, and so a match, is never touched.  Whether changes fall
 known only once they do, and so is how long a trace is.  So what each change cost beyond the other
 method is added up, as one rents until buying would have paid, and recording may take as much as
 has been paid.  What came before the first probe, joins by columns and an index, counts as well
-once a probe is long.  If recording takes more it is given up, and tried again once twice as much has been paid.
+once a probe is long.  If recording takes more it is given up, and tried again once twice as much
+has been paid.
+
 A rule turns back once matching has cost more than recording anew.  Each turn doubles the price of
 the next, so that changes which favour one method and then the other do not turn a rule for ever.
 

@@ -153,7 +153,7 @@ def test_a_pull_brings_columns_and_constraints(tmp_path: Path) -> None:
 
 
 def test_columns_that_take_no_nulls_any_more() -> None:
-    """Are refused rows with nulls of the other side."""
+    """Refuse a merge if rows of the other side have nulls there."""
     for side, other in (("main", "side"), ("side", "main")):
         store = pagestore.open(":memory:")
         with store.transaction() as txn:

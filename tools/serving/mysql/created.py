@@ -4,8 +4,14 @@ from sqlglot import exp, parse_one
 
 import ivm
 
-COLUMNS = "SELECT column_name, data_type, is_nullable, column_default FROM information_schema.columns WHERE table_name = ? ORDER BY ordinal_position"  # noqa: E501
-RULES = "SELECT conname, contype, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = (SELECT oid FROM pg_class WHERE relname = ?) ORDER BY contype <> 'p', conname"  # noqa: E501
+COLUMNS = """
+    SELECT column_name, data_type, is_nullable, column_default FROM information_schema.columns
+    WHERE table_name = ? ORDER BY ordinal_position
+"""
+RULES = """
+    SELECT conname, contype, pg_get_constraintdef(oid) FROM pg_constraint
+    WHERE conrelid = (SELECT oid FROM pg_class WHERE relname = ?) ORDER BY contype <> 'p', conname
+"""
 VIEW = "SELECT view_definition FROM information_schema.views WHERE table_name = ?"
 TEXTS = {"VARCHAR": "TEXT", "BLOB": "LONGBLOB", "TIMESTAMP": "DATETIME(6)", "TIME": "TIME(6)",
          "TIMESTAMP WITH TIME ZONE": "TIMESTAMP(6)", "UUID": "CHAR(36)", "JSON": "JSON"}  # fmt: skip
