@@ -101,6 +101,16 @@ def kept_views(source: Any) -> dict[str, Any]:
     return dict(json.loads(saved).get("kept", {})) if saved else {}
 
 
+def is_parameter(name: str) -> bool:
+    """Return whether a variable of a question is a parameter, `$who`."""
+    return name.startswith("$")
+
+
+def may_have_parameters(text: str) -> bool:
+    """Return whether a text of rules may have parameters."""
+    return "$" in text
+
+
 def is_membership(predicate: str) -> bool:
     """Return whether a predicate is a helper with the constants of `x in (1, 5)`."""
     return AMONG in predicate

@@ -1,19 +1,31 @@
 """Edits of a relation that rules read, collected and then committed together with what follows from
-them.
+them; and questions of rules, which are compiled once.
 
 Of rows without new texts, and of rules whose steps a kernel takes, one commit after the other is of
 a series (pagestore/versions/series.py): one call of the kernel, and no transaction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from ivm.answer import Answer
 from ivm.engine.schedule import Schedule, is_carried, schedule_of
-from ivm.rules.installed import Installed
+from ivm.errors import RuleWarning
+from ivm.lang.rewrite.parameters import given
+from ivm.question import evaluated, understand
+from ivm.rules.installed import Installed, Limits
 from ivm.rules.stored import HOST, sizes_in
+from ivm.sql.prepared.cache import QUESTIONS_MOST, Asked, KeptQuestion
 from ivm.transaction import NONE, Maintainer, Transaction
-from pagestore.host import INSERT, PreparedEdit, PreparedSeries, RowWords, Short
+from pagestore.host import (
+    INSERT,
+    EphemeralTransaction,
+    PreparedEdit,
+    PreparedSeries,
+    RowWords,
+    Short,
+)
 
 # commits after which sizes of relations are compared with those that plans were made for
 LOOK_AGAIN = 16
@@ -76,6 +88,33 @@ class PreparedEdits(PreparedSeries):
 
 def _edit(name: str, txn: Transaction, action: str, rows: list[tuple[Any, ...]]) -> None:
     getattr(txn, action)(name, rows)
+
+
+def ask(
+    maintainer: Maintainer,
+    known: Asked,
+    sketch: EphemeralTransaction,
+    text: str,
+    parameters: Mapping[str, Any] | None,
+    limits: Limits,
+) -> tuple[Answer, tuple[RuleWarning, ...]]:
+    """Answer a question of rules, compiled before or now; return its warnings, too."""
+    values = {} if parameters is None else given(parameters)
+    key = text, limits, tuple((name, value.type) for name, value in values.items())
+    removed = maintainer.store.texts_removed
+    kept, catalog = known.questions.get(key), sketch.base.catalog
+    if kept is not None and kept.fits(catalog, removed):
+        question, lasts = kept.questions[0]._replace(parameters=values), True
+    else:
+        texts = sketch.dictionary.next_id
+        question = understand(sketch, maintainer.rules.of(sketch), text, limits, values)
+        lasts = sketch.dictionary.next_id == texts  # a new one has no number yet
+    table, again = evaluated(sketch, question, maintainer.threads)
+    if lasts and again is not None:
+        if len(known.questions) >= QUESTIONS_MOST:
+            known.questions.clear()
+        known.questions[key] = KeptQuestion((again,), catalog, removed)
+    return table, question.program.warnings
 
 
 class _Work:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,12 +13,13 @@ from ivm.answer import Answer
 from ivm.engine.fill import Fill
 from ivm.engine.replan import Replan
 from ivm.errors import OptionError
-from ivm.lang.ir import ROPE
+from ivm.lang.ir import ROPE, Const
 from ivm.lang.program import Program
+from ivm.lang.rewrite.parameters import Parameter
 from ivm.memory import MemoryUse, slices, within_memory
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.rope import rope_of
-from ivm.rules.compile import Given, with_block
+from ivm.rules.compile import NO_PARAMETERS, Given, with_block
 from ivm.rules.installed import Installed, Limits, Options
 from ivm.rules.relations import Relations
 from ivm.rules.stored import create_relation, drop_stray_trees, plant
@@ -29,13 +32,14 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """A compiled query: the installed rules, these with its own as the last block, and the name
-    of its answer.
+    """A compiled query: the installed rules, these with its own as the last block, the name of its
+    answer, and the values of its parameters.
     """
 
     before: Installed
     installed: Installed
     answer: str
+    parameters: Mapping[str, Parameter] = {}
 
     @property
     def program(self) -> Program:
@@ -48,20 +52,39 @@ class Question(NamedTuple):
         return not any(isinstance(rows, np.ndarray) for rows in self.program.seeds.values())
 
     @property
+    def seeds(self) -> dict[str, Sequence[tuple[Const, ...]] | np.ndarray]:
+        """The rows of the relations that exist for the query alone, by name."""
+        return {
+            name: rows if isinstance(rows, np.ndarray) else [tuple(map(self._now, r)) for r in rows]
+            for name, rows in self.program.seeds.items()
+        }
+
+    def _now(self, const: Const) -> Const:
+        if not isinstance(const, Parameter):
+            return const
+        return replace(const, value=self.parameters[const.name].value)
+
+    @property
     def reads(self) -> set[str]:
         """The predicates that the query's rules read."""
         return {name for rule in self.installed.blocks[-1].rules for name in rule.reads}
 
 
 def understand(
-    sketch: EphemeralTransaction, known: Installed, given: Given, limits: Limits = (None, None)
+    sketch: EphemeralTransaction,
+    known: Installed,
+    given: Given,
+    limits: Limits = (None, None),
+    parameters: Mapping[str, Parameter] = NO_PARAMETERS,
 ) -> Question:
     """Compile and plan a query; `known` are the rules of the sketch's version. Raises RuleError."""
     options = Options(maintenance=ONCE, limits=limits)
-    installed = with_block(given, known, Relations(sketch), "query", options, hinting=True)
+    installed = with_block(
+        given, known, Relations(sketch), "query", options, hinting=True, parameters=parameters
+    )
     answer = installed.blocks[-1].part.answer
     assert answer is not None, "a query without a rule was let through"
-    return Question(known, installed, answer)
+    return Question(known, installed, answer, parameters)
 
 
 def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> Answer:
@@ -79,7 +102,7 @@ def evaluated(
     drop_stray_trees(sketch, question.before, installed)
     for predicate in block.part.predicates.values():
         create_relation(sketch, predicate, installed)
-    plant(sketch, block.part.seeds)
+    plant(sketch, question.seeds)
     started = time.perf_counter()
     context = Context(sketch, installed, Encoder(sketch), threads, once=True)
     Fill(context, Replan(context)).rules([rule for rule in installed.rules if rule in block.rules])

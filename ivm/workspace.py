@@ -47,7 +47,7 @@ from ivm.memory import allowing, within_memory, within_seconds
 from ivm.names import CATALOG, moment_of, names_of, stored_as
 from ivm.plan.plan import Plan
 from ivm.plan.planner import AUTO
-from ivm.prepared import PreparedEdits
+from ivm.prepared import PreparedEdits, ask
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.rules.account import Account
@@ -447,7 +447,9 @@ class Workspace:
         snap = self.store.snapshot(branch) if version is None else self.store.at(version)
         return WorkspaceSnapshot(
             snap,
-            lambda text: self._ask(self.store.sketch(snap.version), text),
+            lambda text, parameters=None: self._ask(
+                self.store.sketch(snap.version), text, parameters
+            ),
             self.rules_of(snap).named,
             lambda name, key: rope_of(snap, self.rules_of(snap), name, key),
             partial(self._sql_in, snap.version, None),
@@ -527,32 +529,41 @@ class Workspace:
     def query(
         self,
         text: str,
+        parameters: Mapping[str, Any] | None = None,
         rows_max: int | None = None,
         rounds_max: int | None = None,
         branch: str | None = None,
     ) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
 
-        It takes no lock, so it does not wait for writers, and works with mode="r", too.  Limits are
-        as for `install`. Raises RuleError, OptionError, MaintainError.
+        `parameters` has the values of `$name` in bodies. A text that is asked again, also with
+        others of the same types, is not compiled again. It takes no lock, so it does not wait for
+        writers, and works with mode="r", too.  Limits are as for `install`. Raises RuleError,
+        OptionError, MaintainError.
 
         >>> import ivm
         >>> with ivm.open(":memory:") as ws:
         ...     ws.install("edge(x, y) -> int(x), int(y). +edge(1, 2). +edge(2, 3).")
         ...     list(ws.query("q(x, z) <- edge(x, y), edge(y, z)."))
+        ...     list(ws.query("q(y) <- edge($from, y).", {"from": 2}))
         [(1, 3)]
+        [(3,)]
         """
         check_options(1, AUTO, rows_max, rounds_max)
         with within_memory("asking a question"):
-            return self._ask(self.store.sketch(branch), text, (rows_max, rounds_max))
+            limits = rows_max, rounds_max
+            return self._ask(self.store.sketch(branch), text, parameters, limits)
 
     def _ask(
-        self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)
+        self,
+        sketch: EphemeralTransaction,
+        text: str,
+        parameters: Mapping[str, Any] | None = None,
+        limits: Limits = (None, None),
     ) -> Answer:
         with sketch, allowing(self.memory):
-            question = understand(sketch, self.rules_of(sketch), text, limits)
-            found = answer(sketch, question, self.threads)
-        warn(question.program.warnings, stacklevel=4)
+            found, warnings = ask(self._maintainer, self._asked, sketch, text, parameters, limits)
+        warn(warnings, stacklevel=4)
         return found
 
     # -- statistics and checks

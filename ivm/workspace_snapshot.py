@@ -22,7 +22,7 @@ class WorkspaceSnapshot:
     def __init__(
         self,
         snap: Snapshot,
-        query: Callable[[str], Answer],
+        query: Callable[..., Answer],
         predicates: Mapping[str, Predicate],
         rope: Callable[[str, tuple[Any, ...]], Rope],
         sql: Callable[[str, Any, str], Answer | None],

@@ -632,7 +632,9 @@ _WORDS = {
     "_END": "`>>`", "_HAS": "`->`", "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`",
     "IN": "`in`",
 }  # fmt: skip
-_TERM = {"INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE"}
+_TERM = {
+    "INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE", "PARAMETER",
+}  # fmt: skip
 _ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "CARET"}
 
 

@@ -65,7 +65,9 @@ from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import NOTHING, Program, names_in_body, recursive_names, shape_of, sketch_of
 from ivm.lang.recursion import split_recursion
 from ivm.lang.rewrite.numbers import list_numbers
+from ivm.lang.rewrite.parameters import Parameter, with_parameters
 from ivm.lang.syntax_tree import Statement
+from ivm.names import may_have_parameters
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.plan import Plan, Upkeep
 from ivm.plan.planner import AUTO, MATCH, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
@@ -87,6 +89,7 @@ from ivm.rules.rule import UNKNOWN, Basis, InstalledRule
 from ivm.views.layouts import Layout, may_be_partial, ranked_layout, view_layout
 from ivm.views.shared_states import share_levels
 
+NO_PARAMETERS: Mapping[str, Parameter] = {}
 # a text; a program whose statements are syntax trees; or one of checked rules
 Given = str | Program
 
@@ -113,13 +116,14 @@ def compile(
     merging: bool = True,
     hinting: bool = False,
     guarding: bool = True,
+    parameters: Mapping[str, Parameter] = NO_PARAMETERS,
 ) -> Program:
     """Return the checked program that a text adds to the installed program `known`.
 
     Relations that neither declares are those of `store`, if it is given. Without `merging`, each
     column of a row is read by an atom of its own; with `hinting`, the program has the warnings of
-    the text; `guarding` is as in `infer`. Raises a RuleError with file (here `source`), line and
-    column at the first fault; see ivm.errors.
+    the text; `guarding` is as in `infer`, and `parameters` has the values of `$name`. Raises a
+    RuleError with file (here `source`), line and column at the first fault; see ivm.errors.
 
     >>> program = compile("edge(x, y) -> int(x), int(y).  path(x, z) <- edge(x, y), edge(y, z).")
     >>> program.predicates["path"].keys
@@ -134,6 +138,8 @@ def compile(
 
     def checked(statements: tuple[Statement, ...]) -> Program:
         program = Program(statements=statements)
+        if parameters or may_have_parameters(given):
+            program = with_parameters(statements, parameters)
         if hinting:
             from ivm.lang.hints import with_hints
 
@@ -179,17 +185,20 @@ def query(
     source: str = "query",
     store: Relations | None = None,
     hinting: bool = False,
+    parameters: Mapping[str, Parameter] = NO_PARAMETERS,
 ) -> Program:
     """Compile a query, whose `answer` is the first head of its last rule; the others are helpers.
 
     Raises as `compile` does, and RuleError for declarations, for edits, and for heads that are
     installed already.
     """
-    program = compile(given, known, source, store, hinting=hinting)
+    program = compile(given, known, source, store, hinting=hinting, parameters=parameters)
     if not program.rules:
         raise RuleSyntaxError(Where(source, 1, 1), "a query is a rule, as in q(x) <- edge(x, y).")
     declared = (
-        p for n, p in program.predicates.items() if p.extensional and n not in program.stored
+        p
+        for n, p in program.predicates.items()
+        if p.extensional and n not in program.stored and n not in program.seeds
     )
     for statement in (*program.edits, *declared):
         raise RuleError(
@@ -216,6 +225,7 @@ def with_block(
     saved: Saved | None = None,
     before: Installed | None = None,
     hinting: bool = False,
+    parameters: Mapping[str, Parameter] = NO_PARAMETERS,
 ) -> Installed:
     """Return the installed rules with one more block; its rules have plans, and its views layouts.
 
@@ -230,7 +240,7 @@ def with_block(
         saved.rewrites if saved else Rewrites(),
     )
     if once:
-        program = query(given, known, name, store, hinting)
+        program = query(given, known, name, store, hinting, parameters)
     else:
         program = compile(given, known, name, store, rewrites.columns, hinting, rewrites.guarded)
     text = with_declarations(given if isinstance(given, str) else given.text, program)

@@ -236,7 +236,7 @@ class Statements:
     def _ask_again(self, key: Any) -> Answer | None:
         """Answer a question that is kept compiled; None if it is not, or not for this catalog."""
         kept = None if self.asked is None else self.asked.questions.get(key)
-        if kept is None:
+        if kept is None or kept.node is None:
             return None
         reader = self._reader()
         with self._errors_of_sql(kept.node), reader.state() as state:
@@ -500,7 +500,7 @@ class Statements:
             and all(catalog is catalogs[0] for catalog in catalogs)
         ):
             questions = tuple(question for question, _ in asked)
-            self._kept = KeptQuestion(node, rules, questions, catalogs[0], removed)
+            self._kept = KeptQuestion(questions, catalogs[0], removed, node, rules)
         return table
 
     def _explain(self, node: exp.Expr) -> Answer:

@@ -25,6 +25,10 @@ def run(options: argparse.Namespace) -> int:
     with opened(options, "r") as workspace:
         answer_rows(
             options,
-            workspace.query(argument_or_stdin(options.text), options.rows_max, options.rounds_max),
+            workspace.query(
+                argument_or_stdin(options.text),
+                rows_max=options.rows_max,
+                rounds_max=options.rounds_max,
+            ),
         )
     return 0

@@ -31,6 +31,7 @@ from ivm.lang.ir import (
     variables,
 )
 from ivm.lang.program import Program, Stratum, in_order, strata_of
+from ivm.lang.rewrite.parameters import GIVEN
 from ivm.terms.evaluator import may_fail
 
 SHOWN = 3  # constants in a note
@@ -130,7 +131,7 @@ class _Magic:
         """Return the stratum's atoms in a conjunction: for each its name, its columns bound to
         constants, and these.
         """
-        known = _constants(disjunct)
+        known = _constants(disjunct, self._before)
         return [
             (atom.predicate, given, tuple(_constant(atom.args[i], known) for i in given))
             for atom in atoms(disjunct)
@@ -164,7 +165,8 @@ class _Magic:
             return one
 
         body = tuple(
-            tuple(literal(one, _constants(disjunct)) for one in disjunct) for disjunct in rule.body
+            tuple(literal(one, _constants(disjunct, self._before)) for one in disjunct)
+            for disjunct in rule.body
         )
         return replace(rule, body=body)
 
@@ -215,7 +217,7 @@ class _Magic:
     def _adorn_one(self, rule: Rule, head: Atom, disjunct: Disjunct, given: Given) -> bool:
         values = tuple(head.args[i] for i in given)
         asking = Atom(_named(head.predicate, "needed", given), values, where=head.where)
-        known = {*variables(asking), *_constants(disjunct)}
+        known = {*variables(asking), *_constants(disjunct, self._before)}
         done: list[Atom] = [asking]
         left = [x for x in disjunct if isinstance(x, Atom)]
         rest = tuple(x for x in disjunct if not isinstance(x, Atom))
@@ -346,9 +348,14 @@ def _named(name: str, kind: str, given: Given) -> str:
     return f"{name}${kind}{digits}"
 
 
-def _constants(disjunct: Disjunct) -> dict[Var, Const]:
-    """Return the variables that a conjunction fixes to constants, with these."""
-    return {x.left: x.right for x in disjunct if _fixes(x) and isinstance(x, Compare)}  # type: ignore[misc]
+def _constants(disjunct: Disjunct, program: Program) -> dict[Var, Const]:
+    """Return the variables that a conjunction fixes to constants or parameters, with these."""
+    known = {x.left: x.right for x in disjunct if _fixes(x) and isinstance(x, Compare)}
+    for atom in atoms(disjunct):
+        if atom.predicate == GIVEN:
+            (values,) = program.seeds[GIVEN]
+            known |= zip(atom.args, values, strict=True)
+    return known  # type: ignore[return-value]
 
 
 def _fixes(literal: Literal) -> bool:

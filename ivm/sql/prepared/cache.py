@@ -127,23 +127,28 @@ class Asked:
 
 
 class KeptQuestion(NamedTuple):
-    """A question with its values, compiled for the tables and rules of a catalog.
+    """A question, of rules alone if there is no `node`, compiled for the tables and rules of a
+    catalog.
 
     `texts_removed` is how often texts were removed: the words of others may be theirs since then.
     """
 
-    node: exp.Expr
-    understood: Understood
     questions: tuple[Question, ...]
     catalog: Any
     texts_removed: int
+    node: exp.Expr | None = None
+    understood: Understood | None = None
 
-    def answer(self, reader: Reader, catalog: Any, state: Any) -> Answer | None:
-        """Return the answer in a state of the store; None if its catalog says another thing."""
-        if self.texts_removed != reader.host.store.texts_removed or not (
+    def fits(self, catalog: Any, texts_removed: int) -> bool:
+        """Return whether it means the same for another catalog."""
+        return self.texts_removed == texts_removed and (
             self.catalog is catalog
             or (catalog is not None and says_the_same(self.catalog, catalog, CATALOG, PROPERTY))
-        ):
+        )
+
+    def answer(self, reader: Reader, catalog: Any, state: Any) -> Answer | None:
+        """Return the answer of SQL in a state; None if its catalog says another thing."""
+        if self.understood is None or not self.fits(catalog, reader.host.store.texts_removed):
             return None
         asks = [partial(reader.ask_again, state, question) for question in self.questions]
         return self.understood.answer(asks)

@@ -84,7 +84,7 @@ def test_small_relations_and_whole_ones_are_known_exactly():
 
 def test_a_committed_relation_is_sampled_once_for_all_that_is_installed(monkeypatch):
     """Also for questions; what a transaction has changed itself is read again, and so is what
-    another one committed.
+    another one committed. A question that is asked again is planned already.
     """
     read = []
     monkeypatch.setattr(
@@ -106,6 +106,8 @@ def test_a_committed_relation_is_sampled_once_for_all_that_is_installed(monkeypa
             txn.insert("r", [(ROWS, 1)])
         read.clear()
         workspace.query("q" + rule)
+        assert not read
+        workspace.query("another" + rule)
         assert len(read) == 1
 
 
