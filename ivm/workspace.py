@@ -149,9 +149,13 @@ class Workspace:
         threads: int = 1,
         memory: int | None = None,
         rules: KnownRules | None = None,
+        files_allowed: bool = True,
     ) -> None:
-        """Take a store, or one that is on a branch; `rules` are those compiled already."""
-        self.store, self.threads, self.memory = store, threads, memory
+        """Take a store, or one that is on a branch; `rules` are those compiled already, and
+        `files_allowed`, which may be set, says whether statements may read and write files.
+        """
+        self.store, self.threads = store, threads
+        self.memory, self.files_allowed = memory, files_allowed
         self._maintainer = Maintainer(store, threads, memory, rules)
         self.rules = self._maintainer.rules  # of the versions used last
         self._maintainer.put_in_words = self._put_in_words
@@ -345,7 +349,9 @@ class Workspace:
         >>> list(trial["total"]), [*ws], len(ws["paid"])
         ([(10,)], ['paid'], 1)
         """
-        return Workspace(self.store.on(branch), self.threads, self.memory, self.rules)
+        return Workspace(
+            self.store.on(branch), self.threads, self.memory, self.rules, self.files_allowed
+        )
 
     def what_if(self, branch: str | None = None) -> Trial:
         """Begin edits that are never committed, to see what they would change; for `with`.
@@ -551,8 +557,7 @@ class Workspace:
         """
         check_options(1, AUTO, rows_max, rounds_max)
         with within_memory("asking a question"):
-            limits = rows_max, rounds_max
-            return self._ask(self.store.sketch(branch), text, parameters, limits)
+            return self._ask(self.store.sketch(branch), text, parameters, (rows_max, rounds_max))
 
     def _ask(
         self,

@@ -1,17 +1,30 @@
-"""COPY: rows of CSV, Parquet and JSON files, and files of rows."""
+"""Rows of CSV, Parquet and JSON files: for COPY, and for a FROM that names one; files of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp
 
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Column
-from ivm.sql.types import BLOB, TIMESTAMPTZ, SqlType
+from ivm.sql.types import (
+    BLOB,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    LONG,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    SqlType,
+    decimal,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,18 +37,185 @@ FORMATS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
+INTEGERS = {
+    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
+    "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER",
+}  # fmt: skip
+READERS = {
+    f"{word}{auto}": form
+    for word, form in (
+        ("read_parquet", "parquet"), ("parquet_scan", "parquet"), ("read_csv", "csv"),
+        ("read_json", "json"), ("read_ndjson", "json"),
+    )
+    for auto in ("", "_auto")
+}  # fmt: skip
 KNOWN = ("format", "header", "delimiter", "delim", "sep", "null", "nullstr")
 
 
 def options(node: exp.Copy) -> dict[str, str]:
     """Return the options of a COPY.  Raises SqlError for one that is not known."""
-    found = {}
-    for one in node.args.get("params") or ():
-        name, value = one.this.name.lower(), one.expression
+    return _options(node.args.get("params") or (), "COPY", node)
+
+
+def _options(params: Iterable[exp.Expr], word: str, node: exp.Expr) -> dict[str, str]:
+    given = {}
+    for param in params:
+        name, value = param.this.name.lower(), param.expression
         if name not in KNOWN:
-            raise SqlError(f"COPY has no option {name.upper()}{nearest(name, KNOWN)}", node)
-        found[name] = "true" if value is None else str(value.name)
-    return found
+            raise SqlError(f"{word} has no option {name.upper()}{nearest(name, KNOWN)}", node)
+        given[name] = "true" if value is None else str(value.name or value.this)
+    return given
+
+
+class FileOfRows(NamedTuple):
+    """A file that a FROM names, with the options of reading it."""
+
+    path: str
+    options: dict[str, str]
+
+
+def named(table: exp.Table, catalog: Catalog) -> FileOfRows | None:
+    """Return the file that a FROM names, as `'a.parquet'` or `read_csv('a.csv', header = false)`;
+    None for anything else.  Raises SqlError for an option that is not known.
+    """
+    function = table.this
+    if not isinstance(function, exp.Func):
+        is_file = Path(table.name).suffix.lower() in FORMATS and not table.db
+        known = is_file and not catalog.find(table.name)
+        return FileOfRows(table.name, {"header": "true"}) if known else None
+    name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
+    form = READERS.get(name.lower())
+    if form is None:
+        return None
+    path, *params = [
+        *[function.this] * isinstance(function, exp.ReadCSV),
+        *function.expressions,
+    ] or [None]
+    if not isinstance(path, exp.Literal) or not path.is_string:
+        raise SqlError(f"{name.lower()} takes one file, as a text", table)
+    if not all(isinstance(param, exp.EQ | exp.PropertyEQ) for param in params):
+        raise SqlError(f"{name.lower()} takes options by name, as in header = false", table)
+    return FileOfRows(
+        path.name, {"format": form, "header": "true"} | _options(params, name.lower(), table)
+    )
+
+
+def in_query(node: exp.Expr, catalog: Catalog) -> list[FileOfRows]:
+    """Return the files that the tables of a query are."""
+    return [file for table in node.find_all(exp.Table) if (file := named(table, catalog))]
+
+
+def refuse_in_view(node: exp.Expr, catalog: Catalog) -> None:
+    """Raise SqlError if a view that is created reads a file."""
+    for file in in_query(node, catalog):
+        raise SqlError(
+            f"a view follows tables, and {file.path} is a file: CREATE TABLE t AS SELECT * FROM "
+            f"'{file.path}', and let the view read t",
+            node,
+        )
+
+
+def refuse_unless(allowed: bool, node: exp.Expr) -> None:
+    """Raise SqlError unless statements may read and write files."""
+    if not allowed:
+        raise SqlError("statements read and write no files here; `ivm serve` has --files", node)
+
+
+def rows_of(file: FileOfRows, query: exp.Expr, node: exp.Expr) -> tuple[list[Column], pa.Table]:
+    """Return the columns of a file that a query may name, and their rows.  Raises SqlError."""
+    import pyarrow as pa
+
+    try:
+        _refuse_missing(file.path, node)
+        table = _opened(file.path, file.options, node)
+        if not query.find(exp.Star) and not any(j.method for j in query.find_all(exp.Join)):
+            names = {part.name.lower() for part in query.find_all(exp.Identifier)}
+            some = [name for name in table.column_names if name.lower() in names]
+            table = table.select(some or table.column_names[:1])
+        columns = columns_in(table.schema, file.path, node)
+        return columns, _cast(table, columns)
+    except (pa.ArrowException, OSError, json.JSONDecodeError, UnicodeError) as error:
+        raise SqlError(f"{file.path}: {error}", node) from error
+
+
+def columns_in(schema: pa.Schema, path: str, node: exp.Expr) -> list[Column]:
+    """Return the columns of a file, with their types.  Raises SqlError for lists and structs."""
+    columns = []
+    for field in schema:
+        type_ = _sql_type(field.type)
+        if type_ is None:
+            reason = (
+                f"column {field.name} is {field.type}: name the columns that you read, without it"
+            )
+            raise SqlError(f"{path}: {reason}", node)
+        columns.append(Column(field.name, type_, True))
+    return columns
+
+
+def _sql_type(kind: pa.DataType) -> SqlType | None:
+    """Return the type of a column of a file; None for one that is not read."""
+    import pyarrow.types as kinds
+
+    if kinds.is_dictionary(kind):
+        return _sql_type(kind.value_type)
+    if kinds.is_decimal(kind):
+        return decimal(kind.precision, kind.scale) if kind.precision <= 38 else None
+    if kinds.is_uint64(kind):
+        return LONG
+    if kinds.is_integer(kind):
+        return SqlType(INTEGERS[str(kind)])
+    if kinds.is_timestamp(kind):
+        return TIMESTAMP if kind.tz is None else TIMESTAMPTZ
+    for is_kind, type_ in (
+        (kinds.is_boolean, BOOLEAN), (kinds.is_floating, DOUBLE), (kinds.is_date, DATE),
+        (kinds.is_time, TIME), (kinds.is_binary, BLOB), (kinds.is_large_binary, BLOB),
+        (kinds.is_string, VARCHAR), (kinds.is_large_string, VARCHAR), (kinds.is_null, VARCHAR),
+    ):  # fmt: skip
+        if is_kind(kind):
+            return type_
+    return None
+
+
+def _cast(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    import pyarrow as pa
+
+    values = [
+        column.cast(_arrow(own.type)) for own, column in zip(columns, table.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(values, [column.name for column in columns])
+
+
+def _opened(path: str, given: Mapping[str, str], node: exp.Expr) -> pa.Table:
+    """Return the rows of a file with the types that it has.  Raises SqlError, ArrowException."""
+    match _format(path, given, node):
+        case "parquet":
+            import pyarrow.parquet
+
+            return pyarrow.parquet.read_table(path)
+        case "json":
+            return _read_json(path)
+        case _:
+            import pyarrow.csv
+
+            header = given.get("header", "true").lower() in ("true", "1")
+            return pyarrow.csv.read_csv(
+                path,
+                pyarrow.csv.ReadOptions(autogenerate_column_names=not header),
+                _parsing(path, given),
+                _converting(given),
+            )
+
+
+def _read_json(path: str) -> pa.Table:
+    """Return the objects of a file: one after the other, or in a list."""
+    import pyarrow as pa
+    import pyarrow.json
+
+    with Path(path).open("rb") as file:
+        if file.read(64).lstrip()[:1] != b"[":
+            return pyarrow.json.read_json(path)
+        file.seek(0)
+        return pa.Table.from_pylist(json.load(file))
 
 
 def columns_of(catalog: Catalog, table: exp.Expr, names: Sequence[str] | None) -> list[Column]:
@@ -58,34 +238,36 @@ def read(path: str, given: Mapping[str, str], columns: list[Column], node: exp.E
     """
     import pyarrow as pa
 
-    form, types = _format(path, given, node), [_arrow(c.type) for c in columns]
     try:
-        if form == "csv":
-            found = _read_csv(path, given, columns, types)
-        elif form == "parquet":
-            import pyarrow.parquet
-
-            found = pyarrow.parquet.read_table(path)
+        _refuse_missing(path, node)
+        if _format(path, given, node) == "csv":
+            table = _read_csv(path, given, columns, [_arrow(c.type) for c in columns])
         else:
-            import pyarrow.json
+            table = _opened(path, given, node)
+    except (pa.ArrowException, OSError, json.JSONDecodeError, UnicodeError) as error:
+        raise SqlError(f"{path}: {error}", node) from error
+    return as_columns(table, columns, path, node)
 
-            found = pyarrow.json.read_json(path)
-        if found.num_columns != len(columns):
-            raise SqlError(
-                f"{path} has {found.num_columns} columns, and {len(columns)} are wanted", node
-            )
-        for column, values in zip(columns, found.columns, strict=True):
-            if column.type.is_nested or pa.types.is_nested(values.type):
-                raise SqlError(
-                    f"{path}: column {column.name}: COPY takes no {_nested(column)}: INSERT such "
-                    f"rows",
-                    node,
-                )
-        return pa.Table.from_arrays(
-            [column.cast(type_) for column, type_ in zip(found.columns, types, strict=True)],
-            [c.name for c in columns],
+
+def as_columns(table: pa.Table, columns: list[Column], path: str, node: exp.Expr) -> pa.Table:
+    """Return rows of a file as values of columns, in their order.  Raises SqlError for one that
+    does not fit.
+    """
+    import pyarrow as pa
+
+    if table.num_columns != len(columns):
+        raise SqlError(
+            f"{path} has {table.num_columns} columns, and {len(columns)} are wanted", node
         )
-    except (pa.ArrowException, OSError) as error:
+    for column, values in zip(columns, table.columns, strict=True):
+        if column.type.is_nested or pa.types.is_nested(values.type):
+            raise SqlError(
+                f"{path}: column {column.name}: COPY takes no {_nested(column)}: INSERT such rows",
+                node,
+            )
+    try:
+        return _cast(table, columns)
+    except pa.ArrowException as error:
         raise SqlError(f"{path}: {error}", node) from error
 
 
@@ -105,17 +287,28 @@ def _read_csv(
         if "header" in given
         else first == [n.lower() for n in names]
     )
-    nulls = [given.get("null", given.get("nullstr", ""))]
     return pyarrow.csv.read_csv(
         path,
-        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(header)),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict(zip(names, types, strict=True)),
-            null_values=nulls,
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
+        pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(header)),
+        _parsing(path, given),
+        _converting(given, dict(zip(names, types, strict=True))),
+    )
+
+
+def _parsing(path: str, given: Mapping[str, str]) -> Any:
+    import pyarrow.csv
+
+    return pyarrow.csv.ParseOptions(delimiter=_delimiter(path, given), newlines_in_values=True)
+
+
+def _converting(given: Mapping[str, str], types: Mapping[str, pa.DataType] | None = None) -> Any:
+    import pyarrow.csv
+
+    return pyarrow.csv.ConvertOptions(
+        column_types=types,
+        null_values=[given.get("null", given.get("nullstr", ""))],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
     )
 
 
@@ -149,6 +342,13 @@ def write(table: pa.Table, path: str, given: Mapping[str, str], node: exp.Expr) 
             raise SqlError("COPY writes CSV and Parquet", node)
     except OSError as error:
         raise SqlError(f"{path}: {error}", node) from error
+
+
+def _refuse_missing(path: str, node: exp.Expr) -> None:
+    if "://" in path:
+        raise SqlError(f"{path} is not a file of this machine: fetch it first", node)
+    if not Path(path).exists():
+        raise SqlError(f"no file {path} exists: paths are those of the process", node)
 
 
 def _format(path: str, given: Mapping[str, str], node: exp.Expr) -> str:

@@ -35,6 +35,7 @@ class Host(Protocol):
     store: Store
     threads: int
     rules: KnownRules
+    files_allowed: bool
 
     @property
     def install(self) -> Callable[..., None]:

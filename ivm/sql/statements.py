@@ -26,9 +26,10 @@ from ivm.errors import (
     RuleTypeError,
     UninstallError,
 )
-from ivm.sql import constraints, files, tables, views
+from ivm.sql import constraints, tables, views
 from ivm.sql.answers import PART, answer, answered, finish, in_words, misfit
 from ivm.sql.beside import versions
+from ivm.sql.beside.file_rows import FileRows
 from ivm.sql.beside.rows import put_beside
 from ivm.sql.catalog import Catalog
 from ivm.sql.dialects.read import DIALECTS, NAMED_TYPES, SOURCE, command_text, read, saved_query
@@ -463,7 +464,9 @@ class Statements:
 
     def _definitions(self) -> dict[type[exp.Expr], Callable[[Host, Any], None]]:
         return {
-            exp.Create: partial(views.create, strict=self.strict),
+            exp.Create: partial(
+                views.create, strict=self.strict, read=self._rows_of_files().of_query
+            ),
             exp.Drop: tables.drop,
             exp.Alter: tables.alter,
             exp.Command: tables.define_type,
@@ -523,6 +526,8 @@ class Statements:
     def _edit(self, node: exp.Expr, rows: pa.Table | None = None) -> Answer:
         if self.version is not None:
             raise SqlError("an older version does not change: run this on the workspace", node)
+        if rows is None and session.BESIDE in node.meta:
+            node, rows = self._rows_of_files().inserted(node)
         txn = self.inside or self.open
         if txn is not None:
             with txn.savepoint():  # a statement that fails leaves the transaction as it was
@@ -530,35 +535,13 @@ class Statements:
         with self.host.transaction() as own:
             return _edited(self.host, own, node, rows)
 
+    def _rows_of_files(self) -> FileRows:
+        return FileRows(self._reader(), self.host.files_allowed, self._query)
+
     def _copy(self, node: exp.Copy) -> Answer:
         """COPY: rows of a file into a table, or of a query into a file."""
-        if len(node.args["files"]) != 1 or not isinstance(node.args["files"][0], exp.Literal):
-            raise SqlError("COPY takes one file, as a text", node)
-        path, options = node.args["files"][0].name, files.options(node)
-        if node.args["kind"]:
-            names = (
-                [one.name for one in node.this.expressions]
-                if isinstance(node.this, exp.Schema)
-                else None
-            )
-            table = node.this.this if isinstance(node.this, exp.Schema) else node.this
-            with self._reader().catalog() as catalog:
-                columns = files.columns_of(catalog, table, names)
-            rows = files.read(path, options, columns, node)
-            insert = exp.Insert(
-                this=exp.Schema(
-                    this=table, expressions=[exp.to_identifier(c.name) for c in columns]
-                )
-            )
-            return self._edit(insert.copy(), rows)
-        query = (
-            node.this.this
-            if isinstance(node.this, exp.Subquery)
-            else exp.select("*").from_(node.this)
-        )
-        found = self._query(query, node).to_arrow()
-        files.write(found, path, options, node)
-        return _counted(found.num_rows)
+        made, rows = self._rows_of_files().copied(node)
+        return _counted(rows.num_rows) if made is None else self._edit(made, rows)
 
     def _bracket(self, node: exp.Expr) -> None:
         if self.sessions is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from ivm.answer import Answer
 from ivm.names import CATALOG, ONE
-from ivm.sql import tables
+from ivm.sql import files, tables
 from ivm.sql.answers import Finished, bind, finish
 from ivm.sql.catalog import Catalog
 from ivm.sql.constraints import create_index
@@ -31,12 +31,16 @@ from ivm.sql.trees import Trees
 from ivm.sql.types import BLOB, INTEGER, NULL
 from pagestore.host import Column, Type, of_texts, typed
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Read = Callable[[exp.Expr, exp.Expr], "pa.Table | None"]
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
 
 
-def create(host: Host, node: exp.Create, strict: bool = False) -> None:
+def create(host: Host, node: exp.Create, strict: bool, read: Read) -> None:
     """CREATE TABLE, VIEW or MATERIALIZED VIEW; if `strict`, refuse a view whose edits cost more
-    than their change.
+    than their change.  `read` returns the rows of a query that reads files, and None for others.
     """
     kind, target = (node.args.get("kind") or "").upper(), node.this
     if kind == "INDEX":
@@ -54,8 +58,10 @@ def create(host: Host, node: exp.Create, strict: bool = False) -> None:
     name = target.this.name if isinstance(target, exp.Schema) else target.name
     refuse_name(name, node)
     if kind == "TABLE":
-        _table(host, name, node)
+        _table(host, name, node, read)
         return
+    with Reader(host).catalog() as catalog:
+        files.refuse_in_view(node, catalog)
     columns = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else []
     if kept:
         _kept(host, name, columns, node, strict)
@@ -72,33 +78,34 @@ def refuse_name(name: str, node: exp.Expr) -> None:
         )
 
 
-def _table(host: Host, name: str, node: exp.Create) -> None:
+def _table(host: Host, name: str, node: exp.Create, read: Read) -> None:
     if isinstance(node.this, exp.Schema) and node.expression is None:
         columns, key, checks = tables.definitions(node.this.expressions)
         if tables.create(host, name, columns, key, node) and checks:
             tables.constrain_new(host, name, checks, node)
         return
-    _table_of(host, name, node)
+    _table_of(host, name, node, read(node.expression, node))
 
 
-def _table_of(host: Host, name: str, node: exp.Create) -> None:
-    """CREATE TABLE AS: a table without a key that has the rows of a query."""
+def _table_of(host: Host, name: str, node: exp.Create, given: pa.Table | None) -> None:
+    """CREATE TABLE AS: a table without a key that has the rows of a query; `given` are a file's."""
     reader = Reader(host)
     with reader.catalog() as catalog:
         if not node.args.get("replace") and not _may_create(catalog, name, node):
             return
-        rows, _ = translated(catalog, name, node.expression)
-    columns = [
-        tables.Definition(n, INTEGER if v.type == NULL else v.type, True, None)
-        for n, v in rows.columns
-    ]
+        if given is None:
+            rows, _ = translated(catalog, name, node.expression)
+            types = [(n, INTEGER if v.type == NULL else v.type) for n, v in rows.columns]
+        else:
+            types = [(c.name, c.type) for c in files.columns_in(given.schema, name, node)]
+    columns = [tables.Definition(n, type_, True, None) for n, type_ in types]
     tables.create(host, name, columns, [], node)
     with host.transaction() as txn:
         inside = Reader(host, None, txn)
         with inside.catalog() as catalog:
             table = exp.to_table(name, quoted=True)
-            made = exp.Insert(this=table, expression=node.expression)
-            insert(Target(txn, inside, catalog, table, made), made)
+            made = exp.Insert(this=table, expression=None if given else node.expression)
+            insert(Target(txn, inside, catalog, table, made), made, given)
 
 
 def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:

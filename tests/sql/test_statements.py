@@ -200,7 +200,7 @@ def test_broken_statements_are_refused_in_words(ws: ivm.Workspace, text: str) ->
 
 
 def test_a_file_or_version_that_does_not_exist_is_named(ws: ivm.Workspace) -> None:
-    with pytest.raises(SqlError, match="none.csv: "):
+    with pytest.raises(SqlError, match="no file none.csv exists"):
         ws.sql("COPY t FROM 'none.csv'")
     with pytest.raises(VersionError, match="version 999 is not retained"):
         ws.sql("SELECT k FROM t FOR VERSION AS OF 999")

@@ -55,6 +55,7 @@ class Inspector:
         """Open a file's store, which must exist; `writes` says whether edits may be committed."""
         self.file, self.writes = file, writes
         self.workspace = ivm.open(file, mode="r", create=False)
+        self.workspace.files_allowed = False
         self._answers: OrderedDict[tuple[int, str], Answer] = OrderedDict()
         self._pending: OrderedDict[str, Callable[[ivm.Workspace], int]] = OrderedDict()
         self._guard = threading.Lock()
@@ -326,6 +327,7 @@ class Inspector:
                 "no preview has this token, or its edits were committed: preview them again"
             )
         with ivm.open(self.file, create=False) as workspace:
+            workspace.files_allowed = False
             return {"version": commit(workspace)}
 
     # -- for both

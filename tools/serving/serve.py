@@ -42,6 +42,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tls", nargs=2, metavar=("CERTIFICATE", "KEY"), help="files of TLS, which is then wanted"
     )
+    parser.add_argument(
+        "--files",
+        action="store_true",
+        help="statements may read and write files of this machine: COPY, FROM 'a.parquet'",
+    )
     parser.add_argument("--read-only", action="store_true", help="edits are refused")
     parser.add_argument(
         "--rows",
@@ -84,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
         ws = stack.enter_context(
             ivm.open(options.file, mode=mode, create=False, timeout=5.0, memory=options.memory)
         )
+        ws.files_allowed = options.files
         server = _listening(lambda: Server(ws, options.host, options.port, settings), options.port)
         stack.enter_context(server)
         urls = {"url": f"postgresql://ivm@{options.host}:{server.server_address[1]}/ivm"}

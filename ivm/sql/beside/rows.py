@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlglot
 from sqlglot import exp
 
+from ivm.sql import files
 from ivm.sql.beside import versions
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError
@@ -43,6 +45,10 @@ def put_beside(reader: Reader, state: Any, node: exp.Expr) -> exp.Expr:
             shown, rows = versions.rows_of(store, catalog, table, version)
         elif versions.is_changes(table):
             shown, rows = versions.rows_of_changes(store, catalog, table)
+        elif (file := files.named(table, catalog)) is not None:
+            files.refuse_unless(reader.host.files_allowed, table)
+            shown, rows = files.rows_of(file, node, table)
+            table.set("this", exp.to_identifier(Path(file.path).stem, quoted=True))
         elif relations.is_system(table):
             shown, rows = relations.rows_of(catalog, table)
         elif table.args.get("sample") or table.meta.get(PER_ROW):

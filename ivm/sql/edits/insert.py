@@ -52,8 +52,9 @@ def insert(target: Target, node: exp.Insert, given: pa.Table | None = None) -> i
     places = target.places(named, node)
     if not isinstance(source, exp.Values) and source is not None:
         target.refuse_numbers(places, node)
+    others = ("conflict", "alternative", "ignore", "overwrite", "returning")
     if given is not None:
-        if len(places) == len(target.columns):
+        if len(places) == len(target.columns) and not any(map(node.args.get, others)):
             names = [target.names[n] for n in places]
             return target.add_table(given.rename_columns(names).select(target.names), node)
         listed = rows_of(given)

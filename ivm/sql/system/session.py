@@ -124,6 +124,7 @@ def _is_beside(table: exp.Table) -> bool:
         any(table.args.get(part) for part in parts)
         or isinstance(table.this, exp.Func)
         or table.name.lower().startswith("pg_")
+        or "." in table.name  # a file
     )
 
 
