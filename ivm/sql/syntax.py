@@ -53,10 +53,11 @@ TAKES = {  # how many arguments DuckDB's functions take of which the parser woul
     **dict.fromkeys(("array_position", "list_position", "list_indexof", "ifnull"), (2, 2)),
     **dict.fromkeys(("element_at", "map_extract", "multiply", "divide"), (2, 2)),
     **dict.fromkeys(("arg_max", "arg_min", "argmax", "argmin", "max_by", "min_by"), (2, 3)),
-    **dict.fromkeys(("quantile_cont", "quantile_disc"), (1, 2)), "add": (2, 2), "map": (0, 2),
+    **dict.fromkeys(("quantile_cont", "quantile_disc", "quantile"), (1, 2)),
+    "add": (2, 2), "map": (0, 2),
     **dict.fromkeys(("if", "lpad", "rpad"), (3, 3)),
     **dict.fromkeys(("array_slice", "list_slice"), (3, 4)),
-    "list_sort": (1, 3), "array_sort": (1, 3),
+    "list_sort": (1, 3), "array_sort": (1, 3), "columns": (1, 1),
 }  # fmt: skip
 SIGNS = {"!": "x! is written factorial(x), and !x is NOT x"}
 
@@ -269,7 +270,8 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
                 least, most = TAKES[name.lower()]
                 if not least <= (given := _number_of_arguments(tokens)) <= most:
                     takes = f"{least}" if least == most else f"{least} to {most}"
-                    self.raise_error(f"{name} takes {takes} arguments, and not {given}", tokens[0])
+                    some = f"{takes} argument{'s' * (most > 1)}"
+                    self.raise_error(f"{name.lower()} takes {some}, and not {given}", tokens[0])
             return found
 
         def validate_expression(

@@ -190,9 +190,10 @@ def _plain(node: exp.Expr) -> exp.Expr:
     for one in [*node.find_all(exp.Is, exp.Like, exp.ILike)]:
         if one.args.get("negate"):
             one.set("negate", None)
-            new = exp.Not(this=one.copy())
-            node = new if one is node else node
-            one.replace(new)
+            negated = one.parent if isinstance(one.parent, exp.Escape) else one
+            new = exp.Not(this=negated.copy())
+            node = new if negated is node else node
+            negated.replace(new)
     return node
 
 

@@ -22,6 +22,7 @@ import sqlglot
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
+from ivm.sql.functions.known import reading
 from ivm.sql.naming.names import output_name
 
 Meaning: TypeAlias = str | Callable[..., exp.Expr]
@@ -84,7 +85,10 @@ def translated(node: exp.Expr, own: Table) -> exp.Expr:
         if isinstance(one, exp.Anonymous):
             meaning = _called(one, own)
         elif change := own.operators.get(type(one)):
-            meaning = change(one)
+            with reading(one):
+                meaning = change(one)
+                if meaning is None or meaning is one:
+                    one.args.items()  # it stays, with all that it has
         if meaning is not None and meaning is not one:
             size += sum(1 for _ in meaning.walk())
             if size > LARGEST:

@@ -93,7 +93,7 @@ STATEMENTS: dict[type[exp.Expr], set[str]] = {
 # what the parser notes of a function that is as DuckDB has it
 SAME: dict[type[exp.Expr], set[str]] = {
     exp.DPipe: {"safe"}, exp.Concat: {"safe", "coalesce"}, exp.ConcatWs: {"safe", "coalesce"},
-    exp.Div: {"safe"}, exp.TryCast: {"safe"}, exp.RegexpReplace: {"single_replace"},
+    exp.Div: {"safe", "typed"}, exp.TryCast: {"safe"}, exp.RegexpReplace: {"single_replace"},
     exp.RegexpExtract: {"null_if_pos_overflow"}, exp.DateDiff: {"date_part_boundary"},
     exp.Encode: {"charset"}, exp.Greatest: {"ignore_nulls"}, exp.Least: {"ignore_nulls"},
     exp.Count: {"big_int"},

@@ -124,7 +124,8 @@ def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
     called = (
         node.name if isinstance(node, exp.Anonymous) else node.meta.get("name") or node.key.upper()
     )
-    name = str(called) if called.lower() + "(" in shown.lower() else shown.partition("(")[0]
+    name = shown.partition("(")[0]
+    name = str(called) if called.lower() + "(" in shown.lower() or name == "CAST" else name
     known = get_close_matches(name.lower(), [*names(), *more], 1, 0.75)
     hint = (
         f": did you mean {known[0]}?"
@@ -665,6 +666,7 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Between,), _between),
     ((exp.In,), _in),
     ((exp.Cast,), _cast),
+    ((exp.Date,), lambda node, value: _cast(exp.cast(node.this, exp.DataType.Type.DATE), value)),
     ((exp.Try,), _tried),
     ((exp.Typeof,), _type_of),
     ((exp.Collate,), _collated),

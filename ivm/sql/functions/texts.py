@@ -12,6 +12,7 @@ from sqlglot import exp
 from ivm.sql.conversions import call, concat, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import lists
+from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
@@ -94,8 +95,6 @@ def _like(node: exp.Expr, value: Value) -> Typed:
         text = text._replace(term=call("string:lower", text.term))
         pattern = pattern._replace(term=call("string:lower", pattern.term))
     found = call(name, text.term, pattern.term)
-    if node.args.get("negate"):
-        found = call("not", found)
     return Typed(found, BOOLEAN, text.nullable or pattern.nullable)
 
 
@@ -247,7 +246,11 @@ _RANGE = re.compile("(.)(?:-(.))?", re.DOTALL)
 def _escaped(node: exp.Expr, value: Value) -> Typed:
     """LIKE ... ESCAPE."""
     like, mark = node.this, _constant(node.expression, "ESCAPE", node)
-    pattern = _constant(like.expression, "the pattern of LIKE with ESCAPE", node)
+    if not isinstance(like, exp.Like | exp.ILike):
+        raise SqlError("ESCAPE follows the pattern of a LIKE or an ILIKE", node)
+    with reading(like):
+        pattern, text = like.expression, like.this
+    pattern = _constant(pattern, "the pattern of LIKE with ESCAPE", node)
     found, left = "(?i)" if isinstance(like, exp.ILike) else "", list(pattern)
     while left:
         letter = left.pop(0)
@@ -255,7 +258,7 @@ def _escaped(node: exp.Expr, value: Value) -> Typed:
             found += re.escape(left.pop(0))
         else:
             found += {"%": ALL, "_": ANY}.get(letter) or re.escape(letter)
-    return _full_match(like.this, found, value)
+    return _full_match(text, found, value)
 
 
 def _full_match(node: exp.Expr, pattern: str, value: Value) -> Typed:

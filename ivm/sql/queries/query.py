@@ -237,6 +237,8 @@ class Select(Clauses):
             for name in self._named_by(found[0]) if found else ():
                 copy = exp.alias_(unaliased(item).copy(), item.alias or name, quoted=True)
                 for one in [*copy.find_all(exp.Columns)]:
+                    if one.args.get("unpack"):
+                        raise SqlError("*COLUMNS(...) is not evaluated: name the columns", one)
                     table = one.this.table if isinstance(one.this, exp.Column) else ""
                     one.replace(exp.column(name, table or None, quoted=True))
                 items.append(copy)
