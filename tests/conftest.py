@@ -15,7 +15,7 @@ import pytest
 
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.versions import committer, locks
-from tests.support.programs.amounts import times
+from tests.support.programs.amounts import TIMES, times
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,9 +51,12 @@ SLOW = (
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slow files first, then Spark's on one worker, in one session: so no worker is left
-    with one at the end.
+    with one at the end.  What is asked to try more than the suite does
+    may take as long as it does.
     """
     for item in items:
+        if item.get_closest_marker("campaign") or TIMES > 1:
+            item.add_marker(pytest.mark.timeout(0))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 

@@ -110,7 +110,8 @@ class Stoppable:
     def running(self) -> Iterator[None]:
         """Let the block be the task; it raises as `run` does."""
         self._group.before = getattr(_here, "group", None)
-        self._group.until = monotonic() + self._seconds
+        # it may have been told to end soon, before it begins
+        self._group.until = min(self._group.until, monotonic() + self._seconds)
         with self._group.running():
             yield
 

@@ -21,6 +21,7 @@ import ivm
 from pagestore_tools.serving import clients
 from pagestore_tools.serving.clients import FIRST_LONGEST, Settings
 from tests.support.programs.amounts import times
+from tests.support.waiting import until
 
 pymysql = pytest.importorskip("pymysql")
 pytest.importorskip("mysql_mimic")
@@ -261,19 +262,17 @@ def test_a_statement_that_is_killed_or_whose_client_is_gone_ends(
             client.cursor().execute(ENDLESS)
         found.append(error.value.args[0])
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
-    while not session._statements.is_running:
-        threading.Event().wait(0.01)
+    until(lambda: session._statements.is_running)
     if how == "gone":
         client._sock.shutdown(socket.SHUT_RDWR)
     else:
         with connected(server) as other:
             other.cursor().execute(f"KILL {how} {number}")
-    asking.join()
+    asking.join(60)
     assert found == [1317 if how == "query" else 2013]
-    while session._statements.is_running:
-        threading.Event().wait(0.01)
+    until(lambda: not session._statements.is_running)
     if how == "query":
         with client.cursor() as cursor:
             cursor.execute("SELECT COUNT(*) FROM orders")

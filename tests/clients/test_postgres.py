@@ -23,6 +23,7 @@ from pagestore_tools.serving.postgres import server as listening
 from pagestore_tools.serving.postgres import values
 from pagestore_tools.serving.postgres.server import Server, Settings
 from tests.support.programs.amounts import times
+from tests.support.waiting import until
 
 TABLES = """
     CREATE TABLE orders (id INT PRIMARY KEY, name TEXT NOT NULL, cents DECIMAL(10,2) DEFAULT 0, at TIMESTAMP,
@@ -213,8 +214,7 @@ ENDLESS = (
 
 def running(server: Server) -> None:
     """Wait until a client's statement is evaluated."""
-    while not any(session.is_running for session, _ in [*server.sessions.values()]):
-        threading.Event().wait(0.01)
+    until(lambda: any(session.is_running for session, _ in [*server.sessions.values()]))
 
 
 def test_a_statement_that_is_cancelled_or_whose_client_is_gone_ends(
@@ -236,8 +236,7 @@ def test_a_statement_that_is_cancelled_or_whose_client_is_gone_ends(
     client.pgconn.send_query(ENDLESS.encode())
     running(server)
     client.close()
-    while server.sessions:  # until the server has noticed it
-        threading.Event().wait(0.01)
+    until(lambda: not server.sessions)  # the server has noticed it
 
 
 MUCH = "SELECT x, y FROM generate_series(1, 2000) a(x), generate_series(1, 900) b(y)"

@@ -3,11 +3,11 @@ is exact.
 """
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.spark import pipeline
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,10 +19,10 @@ PATIENCE = 120  # seconds
 def test_events_in_and_changes_out(spark: "SparkSession", tmp_path: Path) -> None:
     pipeline.create(tmp_path)
     queries = pipeline.start(spark, tmp_path)
-    wait(lambda: pipeline.committed(tmp_path) >= 2)
+    until(lambda: pipeline.committed(tmp_path) >= 2, PATIENCE)
     stop(queries)
     queries, done = pipeline.start(spark, tmp_path), pipeline.committed(tmp_path)
-    wait(lambda: pipeline.committed(tmp_path) > done)
+    until(lambda: pipeline.committed(tmp_path) > done, PATIENCE)
     # a local session tries no task twice, and ends a query that was working in one of them
     for _ in range(20):
         pipeline.kill(pipeline.python_workers(pipeline.java_process(spark)))
@@ -32,18 +32,10 @@ def test_events_in_and_changes_out(spark: "SparkSession", tmp_path: Path) -> Non
     assert not all(query.isActive for query in queries)
     stop(queries)
     queries, done = pipeline.start(spark, tmp_path), pipeline.committed(tmp_path)
-    wait(lambda: pipeline.committed(tmp_path) > done)
+    until(lambda: pipeline.committed(tmp_path) > done, PATIENCE)
     stop(queries)
     pipeline.finish(spark, tmp_path)
     assert pipeline.verify(spark, tmp_path) > 0
-
-
-def wait(until: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + PATIENCE
-    while not until():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def stop(queries: "list[StreamingQuery]") -> None:

@@ -28,7 +28,9 @@ from ivm.plan.plan import sensors_of
 from pagestore.host import WORD_MAX, WORD_MIN
 from pagestore.sorting.tuples import ascending
 from pagestore.trees.tree import Spec, Tree
-from tests.support.flat_joins import (
+from tests.support.memory import MemoryPager
+from tests.support.programs.amounts import times
+from tests.support.programs.flat_joins import (
     BODIES,
     both,
     both_joins,
@@ -42,8 +44,6 @@ from tests.support.flat_joins import (
     tries_of,
     whole,
 )
-from tests.support.memory import MemoryPager
-from tests.support.programs.amounts import times
 
 
 @pytest.mark.parametrize("name", BODIES)

@@ -15,7 +15,9 @@ from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.plan.plan import sensors_of
 from pagestore.host import WORD_MAX, WORD_MIN
 from pagestore.sorting.tuples import Coded
-from tests.support.flat_joins import (
+from tests.support.memory import MemoryPager
+from tests.support.programs.amounts import times
+from tests.support.programs.flat_joins import (
     BODIES,
     both,
     both_joins,
@@ -27,8 +29,6 @@ from tests.support.flat_joins import (
     sorted_trace,
     tries_of,
 )
-from tests.support.memory import MemoryPager
-from tests.support.programs.amounts import times
 
 
 @pytest.mark.parametrize("granularity", [1, 4])

@@ -9,8 +9,8 @@ import pytest
 import ivm
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from pagestore.host import WORD_MAX, WORD_MIN
-from tests.support.flat_joins import BODIES, DECLARED
 from tests.support.paper import example
+from tests.support.programs.flat_joins import BODIES, DECLARED
 
 NEGATED = {
     "early": ("x y", "r(x, y), s(y, x), !u(x)"),

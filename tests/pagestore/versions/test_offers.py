@@ -21,6 +21,7 @@ from pagestore.versions import offers
 from pagestore.versions.offers import OFFERED, PLACES, TAKEN, UNTIL, Offers
 from pagestore.versions.series import Series
 from tests.support.simulator import compiled
+from tests.support.waiting import until
 
 pytestmark = compiled
 CONTEXT = multiprocessing.get_context("fork")
@@ -79,9 +80,7 @@ def waiting(*puts):
     ]
     for thread in threads:
         thread.start()
-    end = time.monotonic() + 10
-    while sum(len(offered(put)) for put in puts) < len(puts) and time.monotonic() < end:
-        time.sleep(0.001)
+    until(lambda: sum(len(offered(put)) for put in puts) == len(puts))
     yield came
     for thread in threads:
         thread.join(20)
@@ -256,10 +255,13 @@ def test_edits_are_made_once_if_the_process_that_leads_dies(tmp_path, monkeypatc
         put, found = store.prepare("r"), []
         assert store._handle.committer.offers.open()
         store._handle.committer.offers._lead = lambda: None
-        while leader.is_alive():
+
+        def is_over():
             put.insert(1, len(found))
             found.append(put.commit())
-        leader.join()
+            return not leader.is_alive()
+
+        until(is_over)
         assert leader.exitcode == -signal.SIGKILL
         put.insert(1, len(found))
         found.append(put.commit())
@@ -299,8 +301,7 @@ def test_an_interrupted_commit_knows_whether_it_was_made(three, monkeypatch):
         thread = threading.Thread(target=commit)
         thread.start()
         if interrupts == "taken":
-            while not offered(other):
-                time.sleep(0.001)
+            until(lambda: offered(other))
             put.insert(0, k)
             put.commit()
         thread.join(10)

@@ -353,7 +353,7 @@ def test_threads_share_syncs(threads, tmp_path, monkeypatch):
     """With eight threads about eight commits share a sync: each waits for those that will soon
     commit, too.
     """
-    syncs, each, made, adopt = 0, 30, [], Series._adopt
+    syncs, each, made, adopt = 0, 15, [], Series._adopt
 
     def slow():
         nonlocal syncs

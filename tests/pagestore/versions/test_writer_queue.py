@@ -20,6 +20,7 @@ from pagestore.errors import FormatError, LockedError, MovedError, RecoveryWarni
 from pagestore.storage.file import EXCLUSIVE, SINCE_END, SINCE_LOCK, WRITER_LOCK, File
 from pagestore.storage.meta import SLOT_SIZE, slot_of
 from pagestore.versions import locks
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -121,14 +122,6 @@ def waiting(store, write):
         yield threads
     for thread in threads:
         thread.join()
-
-
-def until(done):
-    """Wait until something is so; it is within a minute, or never."""
-    end = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_who_comes_first_writes_first(store):

@@ -22,6 +22,7 @@ from ivm import Answer
 from pagestore_tools.cli.main import ivm as command
 from pagestore_tools.serving import inspection
 from pagestore_tools.serving import studio as studio_command
+from tests.support.waiting import until
 from tests.tools.serving.served import HOSTILE, LONG, SCRIPT, Studio
 
 PAGE = Path(inspection.__file__).parent / "page"
@@ -259,13 +260,6 @@ def test_what_a_client_asked_ends_when_it_goes(studio, text):
     assert studio.call("overview")["version"]
     studio.process.kill()  # it has said on its terminal how far the question was
     studio.process.communicate()
-
-
-def until(holds):
-    """Wait until something holds."""
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
 
 
 def test_a_table_of_many_columns_is_cut_into_smaller_pages():

@@ -88,6 +88,9 @@ class Whole:
         transport, early = self.own.writer.transport, self.own.reader.early()
         beginning = asyncio.ensure_future(self.own.start_tls(context))
         while not isinstance(secure := transport.get_protocol(), asyncio.BufferedProtocol):
+            if beginning.done():  # the client has gone
+                await beginning
+                return
             await asyncio.sleep(0)
 
         def feed() -> None:
