@@ -21,7 +21,7 @@ from ivm.lang.ir import constants
 from ivm.memory import allowing
 from ivm.names import CATALOG, CONSTRAINTS, named_part, tables_of_sql
 from ivm.rope import computed_text, note_erased
-from ivm.rules.installed import PROPERTY, Installed, Options
+from ivm.rules.installed import PLAIN, PROPERTY, Installed
 from ivm.rules.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer
@@ -206,7 +206,7 @@ def _constrain(txn: Transaction, tables: Iterable[str]) -> None:
         known = rules.block(block) is not None
         if program is not None:
             with said_of(txn, table):
-                rules = install(txn, rules, block, program, Options(), known, (), False).installed
+                rules = install(txn, rules, block, program, PLAIN, known, (), False).installed
         elif known:
             rules = uninstall(txn, rules, block, relations=False)[1]
 
@@ -264,7 +264,7 @@ def record_dependants_everywhere(store: Store, rules: KnownRules) -> None:
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
             stored = recorded_dependants(snap.properties).get(HOST)
-            if stored and rules.saved(snap).are_linked:
+            if stored and rules.saved(snap).saved.are_linked:
                 continue
             installed = rules.of(snap)
             dependants = dependants_of(installed)

@@ -32,10 +32,11 @@ from ivm.errors import (
 )
 from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
 from ivm.lang.program import Program, readers
+from ivm.lang.syntax_tree import Change
 from ivm.names import declared_name, is_made, tables_of_sql
-from ivm.rules.compile import Given, with_block
+from ivm.rules.compile import Given, names_in, parsed, with_block
 from ivm.rules.constraints import refuse_violations
-from ivm.rules.installed import Block, Installed, Options, refuse_foreign_writers
+from ivm.rules.installed import PLAIN, Block, Installed, Options, refuse_foreign_writers
 from ivm.rules.relations import (
     Relations,
     declaration_of,
@@ -43,7 +44,8 @@ from ivm.rules.relations import (
     function_schema,
     with_columns_of,
 )
-from ivm.rules.stored import save, stored_before
+from ivm.rules.saved import SavedRules
+from ivm.rules.stored import VersionRules, save, stored_before
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Transaction
 from ivm.views.delta import Delta, visible_difference
@@ -61,7 +63,7 @@ class Installation(NamedTuple):
     before in the same form, and `gone` the predicates that no longer exist or have another form.
     """
 
-    saved: str
+    saved: SavedRules
     installed: Installed
     engine: Engine
     evaluated: frozenset[str]
@@ -80,6 +82,18 @@ class Removal(NamedTuple):
 
 
 # -- installing or replacing a block
+
+
+def blocks_concerned(name: str, given: Given, rules: VersionRules) -> set[str]:
+    """Return the blocks that an installation concerns: what its rules read, define and edit, and
+    what they replace.  Raises RuleError for a text that does not parse.
+    """
+    program = parsed(given, name)
+    names = names_in(program)
+    found = rules.concerned(name, names)
+    if any(isinstance(one, Change) for one in program.statements):
+        found |= rules.needed((), names)
+    return found
 
 
 def install(
@@ -177,7 +191,7 @@ def compiled(
     found: list[tuple[str, RuleError | UninstallError | RuleWarning]] = []
     for name, text in texts.items():
         try:
-            before = _with_block(sketch, before, name, text, Options())[0]
+            before = _with_block(sketch, before, name, text, PLAIN)[0]
         except (RuleError, UninstallError) as error:
             found.append((name, error))
             continue
@@ -460,7 +474,7 @@ def _read_columns(installed: Installed, name: str) -> list[dict[str, str]]:
 
 def uninstall(
     txn: StoreTransaction, before: Installed, name: str, relations: bool
-) -> tuple[str, Installed, Removal]:
+) -> tuple[SavedRules, Installed, Removal]:
     """Remove a block with its views, with `relations` also those it declares; return saved rules,
     rules and removal.
 

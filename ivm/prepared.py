@@ -6,14 +6,16 @@ a series (pagestore/versions/series.py): one call of the kernel, and no transact
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from ivm.answer import Answer
 from ivm.engine.schedule import Schedule, is_carried, schedule_of
-from ivm.errors import RuleWarning
-from ivm.lang.rewrite.parameters import given
-from ivm.question import evaluated, understand
+from ivm.errors import RuleError, RuleWarning
+from ivm.lang.rewrite.parameters import Parameter, given
+from ivm.question import Question, evaluated, understand
+from ivm.rules.compile import names_in, parsed
 from ivm.rules.installed import Installed, Limits
 from ivm.rules.stored import HOST, sizes_in
 from ivm.sql.prepared.cache import QUESTIONS_MOST, Asked, KeptQuestion
@@ -107,7 +109,7 @@ def ask(
         question, lasts = kept.questions[0]._replace(parameters=values), True
     else:
         texts = sketch.dictionary.next_id
-        question = understand(sketch, maintainer.rules.of(sketch), text, limits, values)
+        question = _understood(maintainer, sketch, text, limits, values)
         lasts = sketch.dictionary.next_id == texts  # a new one has no number yet
     table, again = evaluated(sketch, question, maintainer.threads)
     if lasts and again is not None:
@@ -115,6 +117,22 @@ def ask(
             known.questions.clear()
         known.questions[key] = KeptQuestion((again,), catalog, removed)
     return table, question.program.warnings
+
+
+def _understood(
+    maintainer: Maintainer,
+    sketch: EphemeralTransaction,
+    text: str,
+    limits: Limits,
+    values: Mapping[str, Parameter],
+) -> Question:
+    """Compile a question over the rules that it reads; if it is wrong, over all, since the error
+    that is raised then knows all names.
+    """
+    with suppress(RuleError):
+        known = maintainer.rules.some(sketch, names_in(parsed(text, "query")))
+        return understand(sketch, known, text, limits, values)
+    return understand(sketch, maintainer.rules.of(sketch), text, limits, values)
 
 
 class _Work:

@@ -148,17 +148,16 @@ class Maintainer:
             engine.apply_edits(edits, done)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
-        saved, after = None, engine.installed
-        if after is not installed:
-            after = self.rules.of(txn).updated(installed, after)
-            saved = save(txn, after, engine.built)
+        saved = None
+        if engine.installed is not installed:
+            saved = save(txn, engine.installed, engine.built)
         if self.subscriptions:
             note_erased(engine, self.subscriptions)
         is_here = self.store.owns(txn, here=True)
         version = txn.commit()
         self.exceeding = engine.replan.exceeding
         if saved:
-            self.rules.remember(saved, after)
+            self.rules.remember(saved)
         if is_here:
             self.committed(engine, engine.evaluated)
         return version
@@ -202,17 +201,18 @@ class Maintainer:
                 tables[name] = changes(snap, predicate, delta, texts)
         self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
 
-    def forget(self, installed: Installed, gone: Container[str]) -> None:
-        """Drop the statistics and subscriptions of predicates that are not installed, or are
-        made anew, `gone`.
+    def forget(self, names: Container[str], gone: Container[str]) -> None:
+        """Drop the statistics and subscriptions of predicates that are not among the installed
+        ones' `names`, or are made anew, `gone`.
         """
+        known = [*self.accounts, *self.subscriptions]
         with self.store.snapshot() as snap:
-            for name in [*self.accounts, *self.subscriptions]:
-                found = None if name in installed.program.predicates else read(snap, name)
-                names = (
+            for name in [name for name in known if name not in names or name in gone]:
+                found = None if name in names else read(snap, name)
+                parts = (
                     [part.name for part in found.relations] if isinstance(found, Wide) else [name]
                 )
-                if any(one in gone or one not in installed.program.predicates for one in names):
+                if any(one in gone or one not in names for one in parts):
                     self.accounts.pop(name, None)
                     self.subscriptions.drop(name)
 

@@ -13,12 +13,12 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 import numpy as np
 
@@ -39,7 +39,15 @@ from ivm.errors import (
     UnknownViewError,
 )
 from ivm.host import maintainers, record_dependants_everywhere
-from ivm.installation import Removal, compiled, install, uninstall, warn
+from ivm.installation import (
+    Installation,
+    Removal,
+    blocks_concerned,
+    compiled,
+    install,
+    uninstall,
+    warn,
+)
 from ivm.lang.ir import ROPE, Edit, Predicate
 from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.types import has_ids
@@ -53,10 +61,11 @@ from ivm.rope import note_erased, rope_of
 from ivm.rules.account import Account
 from ivm.rules.compile import Given, compile
 from ivm.rules.constraints import violated
-from ivm.rules.installed import Installed, InstallOptions, Limits, Options
+from ivm.rules.installed import PLAIN, Installed, InstallOptions, Limits, Options
 from ivm.rules.relations import Relations, declarations_of
+from ivm.rules.saved import SavedRules
 from ivm.rules.steps import rules_below
-from ivm.rules.stored import HOST, KnownRules, built_sizes, save
+from ivm.rules.stored import HOST, KnownRules, VersionRules, built_sizes, save
 from ivm.sql.prepared.cache import Asked
 from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
@@ -90,6 +99,7 @@ if TYPE_CHECKING:
     from ivm.why.why import Asker, Cause, Row, Why
     from ivm.why.wishes import Suggestion
 
+T = TypeVar("T")
 Dialect = Literal["duckdb", "postgres", "sqlite", "spark"]
 NAMES_MAX = 1 << 10  # relations whose edits have what they need kept
 
@@ -164,7 +174,9 @@ class Workspace:
         self._prepared: dict[str, PreparedEdits] = {}
         if store.mode == "rw":
             with store.snapshot() as snap:
-                if not self.rules.saved(snap).are_linked:  # else compiled when they are needed
+                if not self.rules.saved(
+                    snap
+                ).saved.are_linked:  # else compiled when they are needed
                     self.rules_of(snap)
         maintainers.add(self._maintainer)
 
@@ -206,14 +218,50 @@ class Workspace:
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
+        self._install(text, name, options, replace, edit, whole=edit is not None)
+
+    def _install(
+        self,
+        text: Given,
+        name: str,
+        options: Options = PLAIN,
+        replace: bool = False,
+        edit: Callable[[Transaction], None] | None = None,
+        whole: bool = False,
+    ) -> None:
+        """Install a block as `install` does; if not `whole`, `edit` edits nothing that rules read,
+        and only the blocks that the text concerns are looked at, whatever else is installed.
+        """
+        watched = self._maintainer.subscriptions
         with self.store.transaction(f"install {name}") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
-            rules, watched = self.rules_of(txn), self._maintainer.subscriptions
-            done = install(txn, rules, name, text, options, replace, watched, self.strict, edit)
+
+            def installed(rules: Installed) -> Installation:
+                return install(txn, rules, name, text, options, replace, watched, self.strict, edit)
+
+            done = self._over(
+                txn, None if whole else partial(blocks_concerned, name, text), installed
+            )
             note_erased(done.engine, watched, done.changes)
-            warn(next(block.part.warnings for block in done.installed.blocks if block.name == name))
-        self._remember(done.saved, done.installed, done.gone)
+            blocks = done.installed.blocks
+            warn(next(block.part.warnings for block in blocks if block.name == name), stacklevel=4)
+        self._remember(done.saved, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
+
+    def _over(
+        self,
+        txn: pagestore.Transaction,
+        blocks: Callable[[VersionRules], set[str]] | None,
+        change: Callable[[Installed], T],
+    ) -> T:
+        """Return what `change` makes of the rules of some blocks, or of all rules if it refuses
+        those, since the error that is raised then knows all names.
+        """
+        if blocks is not None:
+            with suppress(RuleError, UninstallError), txn.savepoint():
+                rules = self.rules.saved(txn)
+                return change(rules.part(txn, blocks(rules)))
+        return change(self.rules_of(txn))
 
     def replace(
         self,
@@ -257,11 +305,14 @@ class Workspace:
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.declare_maintained(HOST)
-            saved, left, removal = uninstall(txn, self.rules_of(txn), name, relations)
+            blocks = None if relations else partial(VersionRules.bereft, name=name)
+            saved, _, removal = self._over(
+                txn, blocks, lambda rules: uninstall(txn, rules, name, relations)
+            )
             if dry_run:
                 txn.rollback()
                 return removal
-        self._remember(saved, left)
+        self._remember(saved)
         return removal
 
     def replan(self) -> None:
@@ -279,14 +330,12 @@ class Workspace:
             )
             engine.replan.follow_data([rule for rule in engine.installed.rules if rule.plans])
             saved = save(txn, engine.installed, engine.built)
-        self._remember(saved, engine.installed)
+        self._remember(saved)
 
-    def _remember(
-        self, saved: str, installed: Installed, gone: frozenset[str] = frozenset()
-    ) -> None:
+    def _remember(self, saved: SavedRules, gone: frozenset[str] = frozenset()) -> None:
         """Use other rules from now on; drop statistics and subscriptions of removed predicates."""
-        self.rules.remember(saved, installed)
-        self._maintainer.forget(installed, gone)
+        self.rules.remember(saved)
+        self._maintainer.forget(saved.owners, gone)
 
     @property
     def strict(self) -> bool:

@@ -279,7 +279,8 @@ def rearrange(
     """
     stay = dict(_trees(before, after, kept))
     strays = {name for name in after.derived_trees - before.derived_trees if is_tree_of_rules(name)}
-    for name in sorted((before.derived_trees - stay.keys()) | strays):
+    others = {tree_name(index) for index in before.rest.elsewhere}  # which other blocks keep
+    for name in sorted((before.derived_trees - stay.keys() - others) | strays):
         if name in txn:
             txn.drop(name)
     moved = {old: new for old, new in stay.items() if old != new and old in txn}
@@ -290,11 +291,11 @@ def rearrange(
     for predicate in after.program.predicates.values():
         if predicate.name not in kept.views:
             create_relation(txn, predicate, after)
-    built, marks = (
-        built_sizes(txn),
-        {unordered(kept.was(view)): unordered(view) for view in kept.views},
-    )
-    return {new: built[old] for old, new in (stay | marks).items() if old in built}
+    built = built_sizes(txn)
+    gone = before.derived_trees.union(map(unordered, before.program.predicates))
+    marks = {unordered(kept.was(view)): unordered(view) for view in kept.views}
+    left = {name: sizes for name, sizes in built.items() if name not in gone}
+    return left | {new: built[old] for old, new in (stay | marks).items() if old in built}
 
 
 def _trees(before: Installed, after: Installed, kept: Kept) -> Iterable[tuple[str, str]]:

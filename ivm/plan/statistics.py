@@ -102,6 +102,7 @@ class Statistics:
         many there are.
         """
         self._source, self._whole = source, whole
+        self._trees: dict[str, Any] = {}
         self._samples: dict[str, Sample] = {}
         self._remembered: dict[str, dict[Any, Any]] = {}
         self._known: dict[tuple[str, tuple[int, ...]], float] = {}
@@ -123,28 +124,25 @@ class Statistics:
         """
         key = predicate, column
         if key not in self._heavy:
-            unique = (
-                not self._has_rows(predicate, column)
-                or self._source.tree(predicate).spec.keys == 1 + column == 1
-            )
+            tree = self._stored(predicate, column)
+            unique = tree is None or tree.spec.keys == 1 + column == 1
             self._heavy[key] = {} if unique else self._of(predicate, column, Sample.heavy)
         return self._heavy[key]
 
-    def _has_rows(self, predicate: str, column: int) -> bool:
-        """Return whether rows with a column are stored; those of a view that is being replaced
-        may have fewer.
+    def _stored(self, predicate: str, column: int) -> Any:
+        """Return the tree of a predicate if it has rows with a column; those of a view that is
+        being replaced may have fewer.
         """
-        if rows_of(predicate) or predicate not in self._source:
-            return False
-        tree = self._source.tree(predicate)
-        return bool(tree.count) and column < tree.spec.columns
+        if predicate not in self._trees:
+            known = not rows_of(predicate) and predicate in self._source
+            self._trees[predicate] = self._source.tree(predicate) if known else None
+        tree = self._trees[predicate]
+        return tree if tree is not None and tree.count and column < tree.spec.columns else None
 
     def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
-        if known := rows_of(predicate):
-            return float(known)
-        if not self._has_rows(predicate, max(columns, default=0)):
-            return float(ROWS_ASSUMED ** min(1.0, len(columns) / 2))
-        tree = self._source.tree(predicate)
+        tree = self._stored(predicate, max(columns, default=0))
+        if tree is None:
+            return float(rows_of(predicate) or ROWS_ASSUMED ** min(1.0, len(columns) / 2))
         if {*range(tree.spec.keys)}.issubset(columns):
             return float(tree.count)
         found: float = self._of(predicate, columns, Sample.distinct)
@@ -155,7 +153,7 @@ class Statistics:
     ) -> Any:
         """Return what is computed from a sample, once for each tree that is committed."""
         if predicate not in self._remembered:
-            self._remembered[predicate] = self._source.remembered(self._source.tree(predicate))
+            self._remembered[predicate] = self._source.remembered(self._trees[predicate])
         known, key = self._remembered[predicate], (what, self._whole)
         if key not in known:
             known[key] = compute(self._sample(predicate), what)
@@ -163,7 +161,7 @@ class Statistics:
 
     def _sample(self, predicate: str) -> Sample:
         if predicate not in self._samples:
-            tree = self._source.tree(predicate)
+            tree = self._trees[predicate]
             every = 1 if self._whole or tree.count <= WHOLE_ROWS else -(-tree.count // SAMPLE_ROWS)
             blocks = [*read_blocks(self._source.pages, tree, BLOCK_ROWS, every)]
             self._samples[predicate] = Sample(blocks, tree.count)

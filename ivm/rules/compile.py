@@ -67,7 +67,7 @@ from ivm.lang.recursion import split_recursion
 from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.rewrite.parameters import Parameter, with_parameters
 from ivm.lang.syntax_tree import Statement
-from ivm.names import may_have_parameters
+from ivm.names import may_have_parameters, split_column
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.plan import Plan, Upkeep
 from ivm.plan.planner import AUTO, MATCH, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
@@ -108,6 +108,23 @@ class Saved(NamedTuple):
 # -- to checked rules
 
 
+def parsed(given: Given, source: str) -> Program:
+    """Return what is given as a program.  Raises RuleSyntaxError for a text that does not parse."""
+    if isinstance(given, Program):
+        return given
+    # the parser takes long to import, and a store without rules needs none
+    from ivm.lang.parse import parse
+
+    return Program(statements=parse(given, source))
+
+
+def names_in(program: Program) -> set[str]:
+    """Return what the statements and the rules of a program read, define and edit."""
+    names = set[str]().union(*mentioned(program.statements))
+    names |= {one for rule in program.rules for one in (*rule.reads, *rule.writes)}
+    return names | {split_column(one)[0] for one in names if ":" in one}
+
+
 def compile(
     given: Given,
     known: Program = NOTHING,
@@ -133,8 +150,7 @@ def compile(
     """
     if isinstance(given, Program):
         return _checked(given, known, store, merging, guarding) if given.statements else given
-    # the parser takes long to import, and a store without rules needs none
-    from ivm.lang.parse import parse, shown
+    from ivm.lang.parse import shown
 
     def checked(statements: tuple[Statement, ...]) -> Program:
         program = Program(statements=statements)
@@ -150,7 +166,7 @@ def compile(
             raise shown(error, given) from None
 
     try:
-        return checked(parse(given, source))
+        return checked(parsed(given, source).statements)
     except RuleError as error:
         if not hinting or not isinstance(given, str):
             raise

@@ -7,7 +7,6 @@ The store's properties hold the texts and the chosen key orders, so opening a st
 again.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,11 +19,12 @@ import numpy as np
 
 from ivm.errors import RedefinitionError, UnknownViewError
 from ivm.lang.ir import Predicate, Rule
-from ivm.lang.program import NOTHING, Program, strata_of
+from ivm.lang.program import NOTHING, Program, in_order, strata_of
 from ivm.names import WHOLE, is_constraint, is_helper, names_of, stored_as
 from ivm.plan.plan import Columns, Distinct, Index, Plan, Scan, permuted, tree_name
 from ivm.plan.planner import AUTO
 from ivm.rules.rule import InstalledRule, InstalledStratum, Uses, size_range
+from ivm.rules.saved import WHOLE_RULES, Rest, SavedBlock, SavedRules
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, TEXT, Layout
 from pagestore.host import Spec
@@ -95,6 +95,9 @@ class Options(NamedTuple):
     limits: Limits = (None, None)
 
 
+PLAIN = Options()
+
+
 @dataclass(frozen=True)
 class Block:
     """A text installed under a name, and what it added."""
@@ -111,6 +114,11 @@ class Block:
         """What its rules and edits read and write."""
         edited = (edit.predicate for edit in self.part.edits)
         return frozenset(chain(edited, *((*rule.reads, *rule.writes) for rule in self.rules)))
+
+    @cached_property
+    def in_order(self) -> tuple[Rule, ...]:
+        """Its rules, each after those that it reads."""
+        return in_order(self.part.rules)
 
     @property
     def rewrites(self) -> "Rewrites":
@@ -185,7 +193,7 @@ class Installed:
     `deferred` are permuted indices that no change has needed so far: they are built in the
     transaction that does. `partial` has the views whose state kept a few values of some group when
     it was filled; it may also name views that were dropped or have other rules by now, so `cut` is
-    what counts. `elsewhere` are permuted indices that rules keep which are not among these.
+    what counts. `rest` has the blocks of a version that are saved, and not among these.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -193,7 +201,18 @@ class Installed:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     deferred: frozenset[Index] = frozenset()
     partial: frozenset[str] = frozenset()
-    elsewhere: frozenset[Index] = frozenset()
+    rest: Rest = WHOLE_RULES
+
+    @staticmethod
+    def of(compiled: Iterable[tuple[Block, Mapping[str, Layout]]], rest: Rest) -> "Installed":
+        """Return some blocks, each after those that it uses, with the layouts of their predicates."""
+        blocks, layouts = [*compiled], dict[str, Layout]()
+        predicates = dict[str, Predicate]()
+        for block, own in blocks:
+            predicates.update(block.part.predicates)
+            layouts.update(own)
+        program = Program(predicates, (*chain(*(block.in_order for block, _ in blocks)),))
+        return Installed((*(block for block, _ in blocks),), program, layouts, rest=rest)
 
     def adding(self, block: Block, program: Program, layouts: Mapping[str, Layout]) -> "Installed":
         """Return this with one more block; `program` and `layouts` have its rules and views, too.
@@ -203,9 +222,7 @@ class Installed:
         """
         uses = self._uses.adding(block.rules)
         deferred = uses.deferrable - (self._uses.all_permuted - self.deferred)
-        made = Installed(
-            (*self.blocks, block), program, layouts, deferred, self.partial, self.elsewhere
-        )
+        made = Installed((*self.blocks, block), program, layouts, deferred, self.partial, self.rest)
         found: dict[str, Any] = {
             "_uses": uses,
             "numbered": self.numbered | {r.number: r for r in block.rules},
@@ -314,9 +331,9 @@ class Installed:
     @cached_property
     def _uses(self) -> Uses:
         permuted = defaultdict[str, tuple[Index, ...]](tuple)
-        for index in self.elsewhere:
+        for index in self.rest.elsewhere:
             permuted[index.predicate] += (index,)
-        return Uses(others=self.elsewhere, permuted={**permuted}).adding(self.rules)
+        return Uses(others=self.rest.elsewhere, permuted={**permuted}).adding(self.rules)
 
     def replacing(self, rules: Mapping[InstalledRule, InstalledRule]) -> "Installed":
         """Return this with other plans for some rules; new indices that only probes of columns
@@ -348,21 +365,6 @@ class Installed:
         return self.replacing(
             {rule: rule.measured(took[n], found.get(n, {})) for n, rule in rules.items()}
         )
-
-    def updated(self, before: "Installed", after: "Installed") -> "Installed":
-        """Return these, of which `before` may be a part, with what a transaction made of it."""
-        if self is before:
-            return after
-        changed = [n for n, rule in after.numbered.items() if before.numbered[n] is not rule]
-        made = self.replacing(
-            {
-                self.numbered[n]: replace(after.numbered[n], definition=self.numbered[n].definition)
-                for n in changed
-            }
-        )
-        deferred = (self.deferred - before.deferred) | after.deferred
-        partial = (self.partial - before.cut) | after.partial
-        return replace(made.deferring(deferred), partial=partial)
 
     @cached_property
     def together(self) -> dict[InstalledRule, tuple[InstalledRule, ...]]:
@@ -500,7 +502,7 @@ class Installed:
         """The names of all trees that follow from the extensional predicates: views, their
         indices and state.
         """
-        return self.derived_by(self.rules).union(map(tree_name, self.elsewhere))
+        return self.derived_by(self.rules).union(map(tree_name, self.rest.elsewhere))
 
     def derived_by(self, rules: Iterable[InstalledRule]) -> frozenset[str]:
         """Return the trees that some rules need, by name: views, aggregate state, permuted and
@@ -591,10 +593,9 @@ class Installed:
         for block in reversed(blocks):
             program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
-        left = Installed(
-            tuple(b for b in self.blocks if b not in blocks), program, layouts, partial=self.partial
-        )
-        return left.deferring(self.deferred)
+        left = tuple(b for b in self.blocks if b not in blocks)
+        made = Installed(left, program, layouts, partial=self.partial, rest=self.rest)
+        return made.deferring(self.deferred)
 
     @cached_property
     def cut(self) -> frozenset[str]:
@@ -609,34 +610,47 @@ class Installed:
     @cached_property
     def next_number(self) -> int:
         """The number for the next rule, greater than all numbers in use."""
-        return 1 + max(self.numbered, default=-1)
+        return max(1 + max(self.numbered, default=-1), self.rest.next_number)
 
-    def save(self) -> str:
-        """Return everything that opening needs, as JSON: also what each block `has`, and which
-        blocks it `uses`.
-        """
+    def saved(self) -> SavedRules:
+        """Return everything that opening needs, also of the blocks that are not among these."""
         owners = {name: b.name for b in self.blocks for name in b.part.predicates}
-        blocks = [
-            {
-                "name": b.name,
-                "text": b.text,
-                "number": b.rules[0].number if b.rules else self.next_number,
-                "granularity": b.rules[0].granularity if b.rules else 1,
-                **({"limits": b.limits} if any(b.limits) else {}),
-                **({"maintenance": b.maintenance} if b.maintenance != AUTO else {}),
-                **{name: True for name, used in b.rewrites._asdict().items() if used},
-                "orders": [v.orders for v in b.rules],
-                "bases": [v.basis for v in b.rules],
-                "has": [*b.part.predicates],
-                "uses": sorted({owners[n] for n in b.names if n in owners} - {b.name}),
-            }
-            for b in self.blocks
-        ]
-        used = [n for b in self.blocks for n, one in enumerate(b.rewrites, 1) if one]
+        blocks = self.rest.with_own({b.name: self._saved_block(b, owners) for b in self.blocks})
+        flags = set[str]().union(*(one.saved for one in blocks.values()))
+        used = [n for n, name in enumerate(Rewrites._fields, 1) if name in flags]
         planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
-        deferred = {"deferred": sorted(self.deferred)} if self.deferred else {}
-        partial = {"partial": sorted(self.cut)} if self.cut else {}
-        return json.dumps({"planning": planning, "blocks": blocks, **deferred, **partial})
+        deferred, partial = {*self.deferred}, {*self.cut}
+        if self.rest.others:
+            deferred |= self.rest.deferred(self._uses.all_permuted - self.deferred)
+            partial |= self.rest.rules.partial - self.rest.base.scanned_ends
+        return SavedRules(planning, blocks, frozenset(deferred), frozenset(partial))
+
+    def _saved_block(self, b: Block, owners: Mapping[str, str]) -> SavedBlock:
+        """Return a block as it is saved, given the blocks that have each predicate."""
+        uses = sorted({owners[n] for n in b.names if n in owners} - {b.name})
+        known = self.rest.rules.blocks.get(b.name)
+        if known and known.compiled and known.compiled[0] is b and known.saved.get("uses") == uses:
+            return known
+        saved = {
+            "name": b.name,
+            "text": b.text,
+            "number": b.rules[0].number if b.rules else self.next_number,
+            "granularity": b.rules[0].granularity if b.rules else 1,
+            **({"limits": b.limits} if any(b.limits) else {}),
+            **({"maintenance": b.maintenance} if b.maintenance != AUTO else {}),
+            **{name: True for name, used in b.rewrites._asdict().items() if used},
+            "orders": [v.orders for v in b.rules],
+            "bases": [v.basis for v in b.rules],
+            "has": [*b.part.predicates],
+            "uses": uses,
+            "reads": sorted(b.names - b.part.predicates.keys()),
+            "indices": {
+                n: [i.order for i in of] for n, of in Uses().adding(b.rules).permuted.items()
+            },
+        }
+        return SavedBlock(
+            saved, (b, {n: self.layouts[n] for n in b.part.predicates if n in self.layouts})
+        )
 
 
 def _scanned_ends(block: Block, layouts: Mapping[str, Layout]) -> Iterator[str]:

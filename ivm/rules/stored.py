@@ -1,12 +1,5 @@
-"""Rules in a store: as a version saves them, compiled when something needs them, the relations that
-they read, and the trees that they need.
-
-    block v0   has paid, city, v0                  declares or derives these
-    block v1   has v1            uses v0           reads paid, which v0 declares
-    block v2   has v2            uses v0, v1
-
-A question about v1 compiles v1 and v0, whatever else is installed; a transaction that edits paid
-compiles all three.
+"""Rules in a store: read from a version, compiled when something needs them, and written; the
+relations that they read, and the trees that they need.
 """
 
 from __future__ import annotations
@@ -23,7 +16,7 @@ import numpy as np
 from ivm.errors import EditError, IvmError, RedefinitionError, RuleError, RuleTypeError
 from ivm.lang.ir import Const, Edit, Predicate
 from ivm.lang.types import zone_named, zone_of
-from ivm.names import WHOLE, is_tree_of_rules, permuted_name
+from ivm.names import WHOLE, is_tree_of_rules
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
 from ivm.rules.compile import Saved, compile, with_block
@@ -36,6 +29,7 @@ from ivm.rules.installed import (
 )
 from ivm.rules.relations import MARK, Relations
 from ivm.rules.rule import Basis
+from ivm.rules.saved import NO_RULES, PLANNING_BEFORE, Rest, SavedBlock, SavedRules
 from ivm.terms.encoder import Encoder, finder
 from ivm.views.edit_composition import TAKE
 from pagestore.errors import WordError
@@ -55,11 +49,9 @@ from pagestore.host import (
     catalog_of,
     narrowed,
     record_dependants,
-    recorded_dependants,
 )
 
 HOST = "ivm"
-PLANNING_BEFORE = 1  # as PLANNING_WITHOUT_RANGES, but for rules whose arithmetic may fail
 REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
 ANOTHER = (
     "another release installed rules in this store, and what it stores for them is not what "
@@ -92,75 +84,68 @@ def load(
     Raises RuleError, IvmError, EditError.
     """
     saved = saved or saved_rules(source)
-    return SavedBlocks(saved).compiled(source, relations) if saved else Installed()
+    return all_compiled(read_rules(saved), source, relations) if saved else Installed()
 
 
-class SavedBlocks:
-    """The blocks of rules that a version saved, as data, and which of them use others."""
+def read_rules(saved: str) -> SavedRules:
+    """Return the rules that a property lists.  Raises IvmError for one that does not read, or that
+    another release wrote.
+    """
+    with _reading():
+        listed = json.loads(saved)
+        planning = listed["planning"] if isinstance(listed, dict) else 0
+        if planning not in range(PLANNING_BEFORE, PLANNING + 1):
+            raise IvmError(ANOTHER)
+        blocks = {block["name"]: SavedBlock(block) for block in listed["blocks"]}
+        deferred = {Index(n, (*order,)) for n, order in listed.get("deferred", ())}
+        partial = map(str, listed.get("partial", ()))
+        rules = SavedRules(planning, blocks, frozenset(deferred), frozenset(partial))
+        assert {*rules.owners.values()} <= blocks.keys()
+        return rules
 
-    def __init__(self, saved: str) -> None:
-        """Raises IvmError for a property that does not read, or that another release wrote."""
-        with _reading():
-            listed = json.loads(saved)
-            self._planning = listed["planning"] if isinstance(listed, dict) else None
-            if self._planning not in range(PLANNING_BEFORE, PLANNING + 1):
-                raise IvmError(ANOTHER)
-            self._blocks = {block["name"]: block for block in listed["blocks"]}
-            self._deferred = {Index(n, (*order,)) for n, order in listed.get("deferred", ())}
-            self._partial = frozenset(map(str, listed.get("partial", ())))
-            self._owners = {n: b["name"] for b in self._blocks.values() for n in b.get("has", ())}
-            self.are_linked = self._planning != PLANNING_BEFORE and all(
-                "has" in block for block in self._blocks.values()
-            )
 
-    def needed(self, read: Iterable[str], edited: Iterable[str]) -> set[str]:
-        """Return the blocks from which relations and views follow that are read, and those which
-        follow what is edited.
-        """
-        changed = self._of(edited)
-        for name, block in self._blocks.items():  # each after those that it uses
-            if not changed.isdisjoint(block["uses"]):
-                changed.add(name)
-        blocks, left = set[str](), [*self._of(read), *changed]
-        while left:
-            name = left.pop()
-            if name not in blocks:
-                blocks.add(name)
-                left += self._blocks[name]["uses"]
-        return blocks
-
-    def _of(self, names: Iterable[str]) -> set[str]:
-        """Return the blocks that have some names."""
-        whole = (predicate for name in names for predicate in (name, name + WHOLE))
-        return {self._owners[name] for name in whole if name in self._owners}
-
-    def compiled(self, source: Snapshot | Transaction, relations: Any = None) -> Installed:
-        """Return all rules compiled, as `load` does."""
+def compiled(
+    rules: SavedRules, source: Snapshot | Transaction, names: Container[str], relations: Any = None
+) -> Installed:
+    """Return the rules of some blocks and of all that these use, of which those are compiled that
+    were not before.  Raises RuleError, EditError, IvmError.
+    """
+    part = {name: each for name, each in rules.blocks.items() if name in names}
+    rest = Rest(rules, frozenset(part))
+    if len(part) < len(rules.blocks):
+        rest = rest.beside()
+    installed = Installed.of([each.compiled for each in part.values() if each.compiled], rest)
+    if missing := [each for each in part.values() if not each.compiled]:
         store = Relations(source, relations, opening=True)
-        if self._planning != PLANNING_BEFORE:
-            return self.adding(Installed(), self._blocks, store)
-        # raised where rules have more plans than were saved
-        with suppress(IndexError, ValueError, AssertionError):
-            installed = self.adding(Installed(), self._blocks, store)
-            saved_plans = [len(r) for block in self._blocks.values() for r in block["orders"]]
-            if saved_plans == [len(rule.plans) for rule in installed.rules]:
-                return installed
-        raise IvmError(ANOTHER)
+        with nullcontext() if rules.planning == PLANNING_BEFORE else _reading():
+            for each in missing:
+                installed = _with(installed, each.saved, store)
+                block, layouts = installed.blocks[-1], installed.layouts
+                each.compiled = (
+                    block,
+                    {n: layouts[n] for n in block.part.predicates if n in layouts},
+                )
+    blocks = {block.name: block for block in installed.blocks}
+    installed = replace(
+        installed, blocks=(*(blocks[name] for name in part),), partial=rules.partial
+    )
+    installed = installed.deferring(rules.deferred)
+    return replace(installed, rest=replace(rest, base=installed))
 
-    def completed(self, installed: Installed, known: Container[str], store: Relations) -> Installed:
-        """Return all rules, of which those of the `known` blocks are compiled."""
-        made = self.adding(installed, [n for n in self._blocks if n not in known], store)
-        places = {name: place for place, name in enumerate(self._blocks)}
-        blocks = sorted(made.blocks, key=lambda block: places[block.name])
-        return replace(made, blocks=(*blocks,), elsewhere=frozenset())
 
-    def adding(self, installed: Installed, names: Container[str], store: Relations) -> Installed:
-        """Return rules with some blocks more.  Raises RuleError, EditError, IvmError."""
-        with nullcontext() if self._planning == PLANNING_BEFORE else _reading():
-            for block in self._blocks.values():
-                if block["name"] in names:
-                    installed = _with(installed, block, store)
-        return replace(installed.deferring(self._deferred), partial=self._partial)
+def all_compiled(
+    rules: SavedRules, source: Snapshot | Transaction, relations: Any = None
+) -> Installed:
+    """Return all rules compiled, as `load` does."""
+    if rules.planning != PLANNING_BEFORE:
+        return compiled(rules, source, rules.blocks, relations)
+    # raised where rules have more plans than were saved
+    with suppress(IndexError, ValueError, AssertionError):
+        installed = compiled(rules, source, rules.blocks, relations)
+        saved_plans = [len(r) for one in rules.blocks.values() for r in one.saved["orders"]]
+        if saved_plans == [len(rule.plans) for rule in installed.rules]:
+            return installed
+    raise IvmError(ANOTHER)
 
 
 @contextmanager
@@ -218,7 +203,7 @@ class KnownRules:
 
     def __init__(self, store: Store) -> None:
         self._store, self._removed = store, store.texts_removed
-        self._newest: tuple[str | None, VersionRules] = None, VersionRules(None)
+        self._newest: tuple[str | None, VersionRules] = None, VersionRules(NO_RULES)
         # of other versions and branches, with those used last at the end
         self._others: dict[str | None, VersionRules] = {}
 
@@ -246,73 +231,108 @@ class KnownRules:
         )
         if self._removed != removed:
             self._removed = removed
-            self._newest, self._others = (None, VersionRules(None)), {}
+            self._newest, self._others = (None, VersionRules(NO_RULES)), {}
         saved = saved_rules(source)
         known, rules = self._newest
         if saved == known:
             return rules
         others = self._others
-        rules = others.pop(saved) if saved in others else VersionRules(saved)
+        if saved in others:
+            rules = others.pop(saved)
+        else:
+            rules = VersionRules(NO_RULES if saved is None else read_rules(saved))
         others[saved] = rules
         if len(others) > OTHERS_MAX:
             others.pop(next(iter(others)), None)
         return rules
 
-    def remember(self, saved: str, installed: Installed) -> None:
+    def remember(self, saved: SavedRules) -> None:
         """Cache the rules of the newest version."""
-        self._newest = saved, VersionRules(saved, installed)
+        self._newest = saved.text, VersionRules(saved)
 
 
 class VersionRules:
     """The rules of a version, of which some are compiled."""
 
-    def __init__(self, saved: str | None, installed: Installed | None = None) -> None:
-        """Take the property that lists them, and all if they are compiled.  Raises IvmError."""
-        self.whole = Installed() if saved is None else installed  # once all are compiled
-        self._blocks = SavedBlocks(saved) if saved and installed is None else None
+    def __init__(self, saved: SavedRules) -> None:
+        self.saved, self._are_linked = saved, saved.are_linked
+        self.whole = None if saved.blocks else Installed()  # once all are compiled
         # the names of some blocks, with their rules
         self._some: tuple[frozenset[str], Installed] | None = None
-
-    @property
-    def are_linked(self) -> bool:
-        """Whether it is known which blocks use others, which earlier releases did not save."""
-        return self._blocks is None or self._blocks.are_linked
 
     def all(self, source: Snapshot | Transaction) -> Installed:
         """Return all rules, compiled if they are not.  Raises RuleError, IvmError, EditError."""
         if self.whole is None:
-            assert self._blocks is not None
-            known, installed = self._some or (frozenset(), None)
-            self.whole = (
-                self._blocks.compiled(source)
-                if installed is None
-                else self._blocks.completed(installed, known, Relations(source, opening=True))
-            )
+            self.whole = all_compiled(self.saved, source)
         return self.whole
 
     def some(
         self, source: Snapshot | Transaction, read: Iterable[str], edited: Iterable[str]
     ) -> Installed:
         """Return at least the rules that `KnownRules.some` says."""
-        if self.whole is not None or self._blocks is None or not self._blocks.are_linked:
+        if self.whole is not None or not self._are_linked:
             return self.all(source)
-        known, installed = self._some or (frozenset(), Installed(elsewhere=_indices(source)))
-        if missing := self._blocks.needed(read, edited) - known:
+        known, installed = self._some or (frozenset[str](), None)
+        needed = self.needed(read, edited) | known
+        if installed is None or needed != known:
             try:
-                store = Relations(source, opening=True)
-                installed = self._blocks.adding(installed, missing, store)
+                installed = compiled(self.saved, source, needed)
             except RuleError:
                 self._some = None
                 return self.all(source)  # which says what is wrong, if anything is
-            self._some = known | missing, installed
+            self._some = frozenset(needed), installed
         return installed
 
+    def part(self, txn: Transaction, blocks: Iterable[str]) -> Installed:
+        """Return the rules of some blocks, with which their installation or removal goes on without
+        the others; or all rules.  Raises as `all`.
+        """
+        if not self._are_linked or HOST not in txn.base.catalog.dependants:
+            return self.all(txn)
+        return compiled(self.saved, txn, {*blocks})
 
-def _indices(source: Snapshot | Transaction) -> frozenset[Index]:
-    """Return the permuted indices that the rules of a version keep."""
-    said = recorded_dependants(catalog_of(source).properties).get(HOST)
-    parts = map(permuted_name, said.keeps if said else ())
-    return frozenset(Index(*part) for part in parts if part)
+    def needed(self, read: Iterable[str], edited: Iterable[str] = ()) -> set[str]:
+        """Return the blocks from which relations and views follow that are read, and those which
+        follow what is edited.
+        """
+        saved, changed = self.saved.blocks, self._of(edited)
+        for name, block in saved.items() if changed else ():  # each after those that it uses
+            if not changed.isdisjoint(block.saved["uses"]):
+                changed.add(name)
+        blocks, left = set[str](), [*self._of(read), *changed]
+        while left:
+            name = left.pop()
+            if name not in blocks:
+                blocks.add(name)
+                left += saved[name].saved["uses"]
+        return blocks
+
+    def concerned(self, name: str, read: Iterable[str]) -> set[str]:
+        """Return the blocks that an installation of rules which read or define something concerns:
+        also those that read what a block of that name has, for its new rules.
+        """
+        block = self.saved.blocks.get(name)
+        return self.needed(read, block.saved["has"] if block else ())
+
+    def bereft(self, name: str) -> set[str]:
+        """Return the blocks that a block's removal concerns: of each relation that it has, one of
+        the readers, which declares it from then on.
+        """
+        block, found = self.saved.blocks.get(name), set[str]()
+        lost = {*block.saved["has"]} if block else set[str]()
+        for other, one in self.saved.blocks.items() if lost else ():
+            if other == name or (
+                name in one.saved["uses"] and not lost.isdisjoint(one.saved["reads"])
+            ):
+                lost.difference_update(one.saved["reads"])
+                found.update(one.saved["has"])
+        return self.needed(found)
+
+    def _of(self, names: Iterable[str]) -> set[str]:
+        """Return the blocks that have some names."""
+        owners = self.saved.owners
+        whole = (predicate for name in names for predicate in (name, name + WHOLE))
+        return {owners[name] for name in whole if name in owners}
 
 
 def stored_before(text: str) -> set[str]:
@@ -357,22 +377,27 @@ class BuiltSizes:
         return self._known[1]
 
 
-def dependants_of(installed: Installed) -> Dependants:
-    """Return the relations that the installed rules read, and the trees derived from them."""
-    predicates = installed.program.predicates.values()
-    reads = sorted(predicate.name for predicate in predicates if predicate.extensional)
-    return Dependants(
-        HOST, (*reads,), (*sorted(installed.derived_trees),), (PROPERTY, BUILT), EDIT, RELEASE
-    )
+def dependants_of(installed: Installed, said: Dependants | None = None) -> Dependants:
+    """Return the relations that the installed rules read, and the trees derived from them; `said`
+    are those of a version of which these rules are a part, as they were before.
+    """
+    reads, keeps = {*installed.extensional}, {*installed.derived_trees}
+    if said and installed.rest.others:
+        base = installed.rest.base
+        reads |= {*said.reads} - base.extensional
+        keeps |= {*said.keeps} - base.derived_trees
+    return Dependants(HOST, (*sorted(reads),), (*sorted(keeps),), (PROPERTY, BUILT), EDIT, RELEASE)
 
 
-def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int]]) -> str:
-    """Store the installed rules and their dependants in a transaction; return the property that
-    lists the rules.
+def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int]]) -> SavedRules:
+    """Store the installed rules and their dependants in a transaction, also those of the rest;
+    return all as they are saved.
     """
     txn.properties[BUILT] = json.dumps(built)
-    saved = txn.properties[PROPERTY] = installed.save()
-    record_dependants(txn, dependants_of(installed))
+    saved = installed.saved()
+    said = txn.base.catalog.dependants.get(HOST)
+    txn.properties[PROPERTY] = saved.text
+    record_dependants(txn, dependants_of(installed, said))
     return saved
 
 

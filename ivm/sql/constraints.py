@@ -67,7 +67,7 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
     if texts:
         block = constraints_of(name)
         try:
-            host.install(trees.program, name=block, replace=True, edit=lambda txn: save(txn.inner))
+            host._install(trees.program, name=block, replace=True, edit=lambda txn: save(txn.inner))
         except ConstraintError as error:
             if error.constraint not in texts:
                 raise

@@ -42,6 +42,10 @@ class Host(Protocol):
         """Install a block of rules."""
 
     @property
+    def _install(self) -> Callable[..., None]:
+        """Install a block, with what SQL says of it."""
+
+    @property
     def uninstall(self) -> Callable[..., Any]:
         """Remove a block of rules."""
 

@@ -188,7 +188,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
             catalog.kept.pop(own, None)
         txn.inner.properties[CATALOG] = catalog.saved()
 
-    host.install(trees.program, name=name, replace=own is not None, edit=edit)
+    host._install(trees.program, name=name, replace=own is not None, edit=edit)
     for note in dict.fromkeys(finished.notes):
         warnings.warn(SqlWarning(f"{name}: {note}"), stacklevel=2)
 

@@ -153,8 +153,8 @@ class Catalog:
         self.relations = dict(relations)
         self.properties = dict(properties)
         self.run = run
-        # the words of relations, which copies share
-        self._encoded: dict[str, tuple[Info, WordList]] = {}
+        # the words of relations and their narrow columns, which copies share
+        self._encoded: dict[str, tuple[Info, WordList, dict[str, str]]] = {}
 
     @cached_property
     def dependants(self) -> dict[str, Dependants]:
@@ -189,12 +189,10 @@ class Catalog:
         for name, info in self.relations.items():
             found = known.get(name)
             self._encoded[name] = found = (
-                found if found and found[0] is info else (info, _words_of(info))
+                found if found and found[0] is info else (info, _words_of(info), _narrow_of(info))
             )
             out.words += found[1]
-        narrow = {
-            name: columns for name, info in self.relations.items() if (columns := _narrow_of(info))
-        }
+        narrow = {name: columns for name, (_, _, columns) in self._encoded.items() if columns}
         properties = self.properties | ({NARROW: json.dumps(narrow)} if narrow else {})
         out.put(len(properties))
         for name, value in properties.items():

@@ -101,7 +101,10 @@ class WorkingTrees:
         return name in self._catalog.relations
 
     def __iter__(self) -> Iterator[str]:
-        return (info.name for info in self._catalog.relations.values() if not info.hidden)
+        # a list, which is many times faster than what calls a function for each
+        return iter(
+            [one.name for one in self._catalog.relations.values() if one.schema is not None]
+        )
 
     @property
     def properties(self) -> dict[str, str | bytes]:
@@ -128,6 +131,20 @@ class WorkingTrees:
         if name in self._buffers:
             self._flush(name)
         return self._trees[self._info(name).spec.tree_id]
+
+    def touched(self, names: Iterable[str]) -> list[str]:
+        """Return those of some names whose relation was edited, even without effect, or is another
+        than in the base version.
+        """
+        now, was = self._catalog.relations, self.base.catalog.relations
+        trees, before = self._trees, self.base.trees
+        return [
+            name
+            for name in names
+            if (info := now.get(name)) is not was.get(name)
+            or name in self._buffers
+            or (info and trees[info.spec.tree_id] is not before[info.spec.tree_id])
+        ]
 
     def remembered(self, tree: Tree) -> dict[Any, Any]:
         """Return a dict for what a host computes from the rows of a tree: a new one for a tree that
