@@ -45,7 +45,7 @@ from ivm.rules.relations import (
     with_columns_of,
 )
 from ivm.rules.saved import SavedRules
-from ivm.rules.stored import VersionRules, save, stored_before
+from ivm.rules.stored import KnownRules, save, stored_before
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Transaction
 from ivm.views.delta import Delta, visible_difference
@@ -70,6 +70,10 @@ class Installation(NamedTuple):
     changes: Mapping[str, Delta]
     gone: frozenset[str]
 
+    def warnings(self, name: str) -> tuple[RuleWarning, ...]:
+        """Return the warnings about the text of a block."""
+        return next(block.part.warnings for block in self.installed.blocks if block.name == name)
+
 
 class Removal(NamedTuple):
     """What is removed with a block, and which of its relations stay in the store, each with its
@@ -83,17 +87,33 @@ class Removal(NamedTuple):
 
 # -- installing or replacing a block
 
+# the options of `install`, whether a block may be replaced, the watched views, whether views are
+# refused that are evaluated anew, and what edits relations
+How = tuple[Options, bool, Container[str], bool, Callable[[Transaction], None] | None]
 
-def blocks_concerned(name: str, given: Given, rules: VersionRules) -> set[str]:
-    """Return the blocks that an installation concerns: what its rules read, define and edit, and
-    what they replace.  Raises RuleError for a text that does not parse.
+
+def install_part(
+    txn: StoreTransaction, known: KnownRules, name: str, given: Given, *how: *How
+) -> Installation:
+    """Install as `install` does over the rules that this concerns: what the new ones read, define
+    and edit, and what they replace; over all if these refuse it, since the error that is raised
+    then knows all names.
     """
-    program = parsed(given, name)
-    names = names_in(program)
-    found = rules.concerned(name, names)
-    if any(isinstance(one, Change) for one in program.statements):
-        found |= rules.needed((), names)
-    return found
+    with suppress(RuleError, UninstallError), txn.savepoint():
+        rules, program = known.saved(txn), parsed(given, name)
+        names = names_in(program)
+        blocks = rules.concerned(name, names)
+        if any(isinstance(one, Change) for one in program.statements):
+            blocks |= rules.needed((), names)
+        return install(txn, rules.part(txn, blocks), name, given, *how)
+    return install_whole(txn, known, name, given, *how)
+
+
+def install_whole(
+    txn: StoreTransaction, known: KnownRules, name: str, given: Given, *how: *How
+) -> Installation:
+    """Install as `install` does over all rules of a version."""
+    return install(txn, known.of(txn), name, given, *how)
 
 
 def install(
@@ -470,6 +490,19 @@ def _read_columns(installed: Installed, name: str) -> list[dict[str, str]]:
 
 
 # -- uninstalling a block
+
+
+def uninstall_part(
+    txn: StoreTransaction, known: KnownRules, name: str, relations: bool
+) -> tuple[SavedRules, Installed, Removal]:
+    """Uninstall as `uninstall` does over the rules that this concerns, or over all as
+    `install_part`.
+    """
+    with suppress(RuleError, UninstallError), txn.savepoint():
+        rules = known.saved(txn)
+        if not relations:
+            return uninstall(txn, rules.part(txn, rules.bereft(name)), name, relations)
+    return uninstall(txn, known.of(txn), name, relations)
 
 
 def uninstall(

@@ -24,6 +24,7 @@ from ivm.memory import allowing
 from ivm.rope import note_erased, texts_of_changes
 from ivm.rules.account import Account
 from ivm.rules.installed import Installed
+from ivm.rules.saved import SavedRules
 from ivm.rules.stored import BUILT, HOST, BuiltSizes, KnownRules, save, words_of_edits
 from ivm.subscriptions import Subscriptions, changes
 from ivm.terms.encoder import Encoder
@@ -201,10 +202,12 @@ class Maintainer:
                 tables[name] = changes(snap, predicate, delta, texts)
         self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
 
-    def forget(self, names: Container[str], gone: Container[str]) -> None:
-        """Drop the statistics and subscriptions of predicates that are not among the installed
-        ones' `names`, or are made anew, `gone`.
+    def remember(self, saved: SavedRules, gone: Container[str] = ()) -> None:
+        """Use other rules from now on; drop the statistics and subscriptions of predicates that
+        they lack, or that are made anew, `gone`.
         """
+        self.rules.remember(saved)
+        names = saved.owners
         known = [*self.accounts, *self.subscriptions]
         with self.store.snapshot() as snap:
             for name in [name for name in known if name not in names or name in gone]:

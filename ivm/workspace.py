@@ -13,12 +13,12 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -40,12 +40,11 @@ from ivm.errors import (
 )
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import (
-    Installation,
     Removal,
-    blocks_concerned,
     compiled,
-    install,
-    uninstall,
+    install_part,
+    install_whole,
+    uninstall_part,
     warn,
 )
 from ivm.lang.ir import ROPE, Edit, Predicate
@@ -63,9 +62,8 @@ from ivm.rules.compile import Given, compile
 from ivm.rules.constraints import violated
 from ivm.rules.installed import PLAIN, Installed, InstallOptions, Limits, Options
 from ivm.rules.relations import Relations, declarations_of
-from ivm.rules.saved import SavedRules
 from ivm.rules.steps import rules_below
-from ivm.rules.stored import HOST, KnownRules, VersionRules, built_sizes, save
+from ivm.rules.stored import HOST, KnownRules, built_sizes, save
 from ivm.sql.prepared.cache import Asked
 from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
@@ -99,7 +97,6 @@ if TYPE_CHECKING:
     from ivm.why.why import Asker, Cause, Row, Why
     from ivm.why.wishes import Suggestion
 
-T = TypeVar("T")
 Dialect = Literal["duckdb", "postgres", "sqlite", "spark"]
 NAMES_MAX = 1 << 10  # relations whose edits have what they need kept
 
@@ -217,8 +214,8 @@ class Workspace:
         >>> ws.install("paid[who] = x -> string(who), int(x). rich(who) <- paid[who] = x, x > 5.", "shop", replace=True)
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
-        options = Options(granularity, maintenance, (rows_max, rounds_max))
-        self._install(text, name, options, replace, edit, whole=edit is not None)
+        how = Options(granularity, maintenance, (rows_max, rounds_max))
+        self._install(text, name, how, replace, edit, whole=edit is not None)
 
     def _install(
         self,
@@ -235,33 +232,12 @@ class Workspace:
         watched = self._maintainer.subscriptions
         with self.store.transaction(f"install {name}") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
-
-            def installed(rules: Installed) -> Installation:
-                return install(txn, rules, name, text, options, replace, watched, self.strict, edit)
-
-            done = self._over(
-                txn, None if whole else partial(blocks_concerned, name, text), installed
-            )
+            how = name, text, options, replace, watched, self.strict, edit
+            done = (install_whole if whole else install_part)(txn, self.rules, *how)
             note_erased(done.engine, watched, done.changes)
-            blocks = done.installed.blocks
-            warn(next(block.part.warnings for block in blocks if block.name == name), stacklevel=4)
-        self._remember(done.saved, done.gone)
+            warn(done.warnings(name), stacklevel=4)
+        self._maintainer.remember(done.saved, done.gone)
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
-
-    def _over(
-        self,
-        txn: pagestore.Transaction,
-        blocks: Callable[[VersionRules], set[str]] | None,
-        change: Callable[[Installed], T],
-    ) -> T:
-        """Return what `change` makes of the rules of some blocks, or of all rules if it refuses
-        those, since the error that is raised then knows all names.
-        """
-        if blocks is not None:
-            with suppress(RuleError, UninstallError), txn.savepoint():
-                rules = self.rules.saved(txn)
-                return change(rules.part(txn, blocks(rules)))
-        return change(self.rules_of(txn))
 
     def replace(
         self,
@@ -305,14 +281,11 @@ class Workspace:
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.declare_maintained(HOST)
-            blocks = None if relations else partial(VersionRules.bereft, name=name)
-            saved, _, removal = self._over(
-                txn, blocks, lambda rules: uninstall(txn, rules, name, relations)
-            )
+            saved, _, removal = uninstall_part(txn, self.rules, name, relations)
             if dry_run:
                 txn.rollback()
                 return removal
-        self._remember(saved)
+        self._maintainer.remember(saved)
         return removal
 
     def replan(self) -> None:
@@ -330,12 +303,7 @@ class Workspace:
             )
             engine.replan.follow_data([rule for rule in engine.installed.rules if rule.plans])
             saved = save(txn, engine.installed, engine.built)
-        self._remember(saved)
-
-    def _remember(self, saved: SavedRules, gone: frozenset[str] = frozenset()) -> None:
-        """Use other rules from now on; drop statistics and subscriptions of removed predicates."""
-        self.rules.remember(saved)
-        self._maintainer.forget(saved.owners, gone)
+        self._maintainer.remember(saved)
 
     @property
     def strict(self) -> bool:

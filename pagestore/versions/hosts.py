@@ -186,7 +186,7 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
         host = _hosts.get(one.host)
         before = {
             name: txn.base.trees[_number(txn, name)]
-            for name in txn.touched(one.reads)
+            for name in txn._touched(one.reads)
             if _has_changed(txn, one, name, host)
         }
         if not before:
@@ -240,7 +240,7 @@ def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
         ):
             said = f"property {PROPERTY!r} says what {one.host} keeps, which has not changed"
             raise DependantsError(f"{said}; nothing is changed: {one.release}")
-    for name in txn.touched(one.keeps):
+    for name in txn._touched(one.keeps):
         if _has_changed(txn, one, name):
             raise DependantsError(
                 f"{name!r} belongs to {one.host}, which keeps it as it follows from "

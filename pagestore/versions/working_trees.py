@@ -132,7 +132,7 @@ class WorkingTrees:
             self._flush(name)
         return self._trees[self._info(name).spec.tree_id]
 
-    def touched(self, names: Iterable[str]) -> list[str]:
+    def _touched(self, names: Iterable[str]) -> list[str]:
         """Return those of some names whose relation was edited, even without effect, or is another
         than in the base version.
         """
