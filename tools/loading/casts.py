@@ -222,7 +222,7 @@ class Problems:
         `where` names the file and the column, `path` is the column's through structs.
         """
         if self.aside is not None and path:
-            self.aside.add(rows, path, f"{fact}: {remedy}")
+            self.aside.add(rows, path, f"{fact.removesuffix(',')}: {remedy}")
             return
         first = int(rows[0]) if len(rows) else None
         said = f"{where} {fact}"

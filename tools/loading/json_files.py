@@ -58,6 +58,7 @@ def open_json(file: Path, wanted: Wanted, problems: Problems) -> Opened:
         lambda: min(1.0, one.read / size),
         untyped=True,
         records=one.records,
+        hints=tuple(one.notes),
     )
 
 
@@ -67,6 +68,7 @@ class _Json:
     def __init__(self, file: Path, wanted: Wanted, problems: Problems) -> None:
         self.file, self.wanted, self.problems = file, wanted, problems
         self.read, self._aside = 0, problems.aside is not None
+        self.notes: list[str] = []  # what goes aside by the types that are guessed
         self.schema, self.head = self._inferred()
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -121,7 +123,8 @@ class _Json:
                 [(one.name, with_leaves(one.type, _plain)) for one in head.schema]
             ), head
         try:
-            return shape_of(self._objects(block, line), (), self.wanted.types), None
+            notes, objects = self.notes if self._aside else None, self._objects(block, line)
+            return shape_of(objects, (), self.wanted.types, notes), None
         except NoType as error:
             # of the first block
             where = "" if error.row is None else f", line {self._line_of(error.row)}"

@@ -9,6 +9,7 @@ of a kind that the type does not accept: a text is not an int64, a number not a 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..cli.answers import counted
 from .casts import DatasetError, Problems, Record, is_number, is_string, said
 from .opened import Contradicted, Types, Wanted, is_nested
 from .texts import typed
@@ -66,8 +68,13 @@ class NoType(Exception):
 # --- types --------------------------------------------------------------------------------------
 
 
-def shape_of(values: Sequence[Any], path: Path_, types: Types) -> pa.DataType:
+def shape_of(
+    values: Sequence[Any], path: Path_, types: Types, notes: list[str] | None = None
+) -> pa.DataType:
     """Return the type wanted at a path, or else the one that fits the values. Raises NoType.
+
+    If rows may go aside, it is one that fits more than half of a column's values, and `notes` get
+    what it leaves out.
 
     >>> shape_of([{"a": Number("7")}, {"a": Number("1.5"), "b": ["x"]}], (), {})
     StructType(struct<a: double, b: list<item: string>>)
@@ -75,6 +82,15 @@ def shape_of(values: Sequence[Any], path: Path_, types: Types) -> pa.DataType:
     if (wanted := types.get(":".join(path))) is not None and not is_nested(wanted):
         return wanted
     kinds = set(map(type, values)) - {NOTHING}
+    if len(kinds) > 1 and notes is not None and ELEMENT not in path:
+        usual, count = Counter(type(one) for one in values if one is not None).most_common(1)[0]
+        others = [one for one in values if one is not None and type(one) is not usual]
+        if count > len(others):
+            values, kinds = [one if type(one) is usual else None for one in values], {usual}
+            notes.append(
+                f"column {named(path)} has {KINDS[usual]} in most rows: the rows of "
+                f"{counted(len(others), 'other value')}, such as {others[0]!r:.60}, go aside"
+            )
     if len(kinds) > 1:
         first, other = (
             next(row for row, value in enumerate(values) if type(value) is kind)
@@ -88,12 +104,15 @@ def shape_of(values: Sequence[Any], path: Path_, types: Types) -> pa.DataType:
         names = dict.fromkeys(chain.from_iterable(value for value in values if value))
         inner = {name: [value.get(name) if value else None for value in values] for name in names}
         return pa.struct(
-            [(name, shape_of(column, (*path, name), types)) for name, column in inner.items()]
+            [(name, shape_of(one, (*path, name), types, notes)) for name, one in inner.items()]
         )
     if kind is list:
         return pa.list_(
             shape_of(
-                [*chain.from_iterable(value for value in values if value)], (*path, ELEMENT), types
+                [*chain.from_iterable(value for value in values if value)],
+                (*path, ELEMENT),
+                types,
+                notes,
             )
         )
     if kind is Number:
@@ -256,9 +275,9 @@ def records_in(file: Path, block: bytes, line: int, aside: bool = False) -> Iter
     If lines that are none are put `aside`, yield each with its fault; an object over several lines
     still raises.
     """
-    text, at, counted = block.decode(), 0, 0
+    text, at, before = block.decode(), 0, 0
     while (at := space_end(text, at)) < len(text):
-        line, counted = line + text.count("\n", counted, at), at
+        line, before = line + text.count("\n", before, at), at
         try:
             value, end = DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:

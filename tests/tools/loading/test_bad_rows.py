@@ -388,6 +388,34 @@ def test_rare_misfits_leave_a_column_its_type_with_a_note(
         assert [one["values"]["id"] for one in entries(tmp_path)] == [str(i) for i in bad]
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_columns_of_json_have_the_type_of_most_of_their_values(
+    listed: bool, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    rows = [{"id": i, "n": 2 * i, "of": {"x": i / 4}, "s": "a", "l": [i]} for i in range(200)]
+    rows[50]["n"], rows[60]["of"]["x"], rows[70]["of"], rows[80]["s"] = "abc", "z", 7, 5
+    rows[90]["n"] = True
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(rows) if listed else "\n".join(map(json.dumps, rows)))
+    words = [str(file), "--key", "id", "--columns", "id,n,of:x,s"]
+    assert load(tmp_path, *words) == 1
+    capsys.readouterr()
+    assert load(tmp_path, *words, "--bad", f"{tmp_path}/bad.jsonl") == 0
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        held = store.snapshot()["r"]
+        assert str(held.schema) == "id: int64, n: int64, of:x: float64?, s: string"
+        assert len(held) == 195
+    said = capsys.readouterr()
+    note = "column n has a number in most rows: the rows of 2 other values, such as 'abc', go aside"
+    assert note in said.out + said.err
+    found = [(one["values"]["id"], one["column"]) for one in entries(tmp_path)]
+    assert found == [(50, "n"), (60, "of:x"), (70, "of"), (80, "s"), (90, "n")]
+    file.write_text('{"id": 1, "n": 1}\n{"id": 2, "n": "a"}')  # as many of each
+    (tmp_path / "other").mkdir()
+    assert load(tmp_path / "other", str(file), "--key", "id", "--bad", f"{tmp_path}/b") == 1
+    assert "column n has a text where other rows have a number" in capsys.readouterr().err
+
+
 def test_nulls_are_no_values_among_which_misfits_are_rare(tmp_path: Path, capsys) -> None:
     lines = [f"{i},{'' if i % 10 else 'abc' if i == 50 else i}" for i in range(400)]
     (tmp_path / "a.csv").write_text("\n".join(["id,n", *lines, ""]))
