@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -377,10 +378,16 @@ def _plain(values: list[Any], wanted: pa.DataType) -> pa.Array:
     kinds = {*map(type, values)} - {type(None)}
     if not kinds:
         return pa.nulls(len(values), wanted)
+    if pa.types.is_time(wanted):
+        return pa.array(
+            [None if value is None else time.fromisoformat(value) for value in values], wanted
+        )
     name = "float64" if float in kinds or pa.types.is_floating(wanted) else JSON[kinds.pop()]
     if pa.types.is_uint64(wanted):
         name = "uint64"
     found = typed(Column("value", Type(name, nullable=True)), values)
+    if pa.types.is_timestamp(wanted) and wanted.tz:  # in lists, moments have no zone written
+        found = found.cast(pa.timestamp("us"))
     try:
         return found.cast(wanted)
     except pa.ArrowInvalid:
@@ -434,7 +441,7 @@ def _element(type_: str) -> pa.DataType:
     named = {"VARCHAR": pa.string(), "UUID": pa.string(), "JSON": pa.string(),
         "BOOLEAN": pa.bool_(),
              "DATE": pa.date32(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(),
-             "TIMESTAMP": pa.timestamp("us"),
+             "TIMESTAMP": pa.timestamp("us"), MOMENT: pa.timestamp("us", "UTC"),
              "INTEGER": pa.int32(), "TIME": pa.time64("us")}  # fmt: skip
     return named.get(type_, pa.int64())
 

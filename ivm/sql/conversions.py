@@ -343,7 +343,7 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
 
 def as_json(value: Typed, node: exp.Expr | None) -> Term:
     """Return the text of a value in a list that is kept as JSON; decimals are texts there."""
-    if value.type in (BLOB, LONG):
+    if value.type in (BLOB, LONG, INTERVAL):
         raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
     if value.type.is_decimal:
         value = convert(value, VARCHAR, node)

@@ -40,6 +40,7 @@ from ivm.sql.edits.returning import returned
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
+from ivm.sql.functions.times import INTERVALS
 from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
 from ivm.sql.prepared.edits import KeyedEdit, made_again
 from ivm.sql.prepared.keyed import edit_of
@@ -72,6 +73,9 @@ QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 ONE_BY_ONE = 3  # runs of a statement until it is known
 MISTAKE = "a mistake in ivm, please report it"
+NO_VALUE = "an INTERVAL is not taken here: EXTRACT takes its parts"
+# how rules say that: no function is called as the terms of intervals are
+INTERVAL_TERM = re.compile(rf"nothing declares or derives ({'|'.join(INTERVALS)}):")
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -342,7 +346,8 @@ class Statements:
         except RuleTypeError as error:
             raise misfit(error, None, node) from error
         except RuleError as error:
-            raise SqlError(f"this is not evaluated: {error.reason}", node) from error
+            said = NO_VALUE if INTERVAL_TERM.match(error.reason) else error.reason
+            raise SqlError(f"this is not evaluated: {said}", node) from error
         except (DependantsError, UninstallError) as error:
             raise SqlError(tables.readers(self.host, node) or str(error), node) from error
         except RecursionError:

@@ -334,6 +334,19 @@ def regroup(nodes: Sequence[exp.Expr]) -> None:
             last.set("this", exp.Paren(this=node))
 
 
+def regroup_maps(nodes: Sequence[exp.Expr]) -> None:
+    """Let `MAP {...}[k]` be the value of a key of a map: the parser makes a map of `{...}[k]`."""
+    for node in nodes:
+        if isinstance(node, exp.ToMap) and isinstance(node.this, exp.Bracket):
+            inner = node.this
+            node.replace(inner)
+            while isinstance(inner.this, exp.Bracket):
+                inner = inner.this
+            struct = inner.this
+            inner.set("this", node)
+            node.set("this", struct)
+
+
 def path_of(node: exp.Lambda) -> exp.Paren | None:
     """Return `j -> 'a'` among the arguments of a function of JSON, which parses as a lambda;
     None for a lambda.

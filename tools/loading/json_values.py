@@ -83,10 +83,12 @@ def shape_of(
         return wanted
     kinds = set(map(type, values)) - {NOTHING}
     if len(kinds) > 1 and notes is not None and ELEMENT not in path:
-        usual, count = Counter(type(one) for one in values if one is not None).most_common(1)[0]
-        others = [one for one in values if one is not None and type(one) is not usual]
+        usual, count = Counter(type(value) for value in values if value is not None).most_common(1)[
+            0
+        ]
+        others = [value for value in values if value is not None and type(value) is not usual]
         if count > len(others):
-            values, kinds = [one if type(one) is usual else None for one in values], {usual}
+            values, kinds = [value if type(value) is usual else None for value in values], {usual}
             notes.append(
                 f"column {named(path)} has {KINDS[usual]} in most rows: the rows of "
                 f"{counted(len(others), 'other value')}, such as {others[0]!r:.60}, go aside"
@@ -104,7 +106,10 @@ def shape_of(
         names = dict.fromkeys(chain.from_iterable(value for value in values if value))
         inner = {name: [value.get(name) if value else None for value in values] for name in names}
         return pa.struct(
-            [(name, shape_of(one, (*path, name), types, notes)) for name, one in inner.items()]
+            [
+                (name, shape_of(column, (*path, name), types, notes))
+                for name, column in inner.items()
+            ]
         )
     if kind is list:
         return pa.list_(

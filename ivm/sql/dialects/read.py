@@ -25,7 +25,7 @@ from ivm.sql.dialects.table import Table, translated
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.lists import SHIFTED
 from ivm.sql.naming import source_text
-from ivm.sql.syntax import path_of, query_in_place, refuse_halves, regroup
+from ivm.sql.syntax import path_of, query_in_place, refuse_halves, regroup, regroup_maps
 
 TABLES: dict[str, Table] = {
     "postgres": postgres.TABLE,
@@ -165,6 +165,7 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
             and not one.args.get("catalog")
         ):
             one.set("db", None)
+    regroup_maps(nodes)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(command_text(node))):
         (node,) = _parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
     elif isinstance(node, exp.Command):

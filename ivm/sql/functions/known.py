@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from ivm.errors import IvmError
 from ivm.sql.errors import SqlError
@@ -168,7 +169,7 @@ def _shown(node: exp.Expr) -> str:
     """Return a part of a statement as text, cut short, or its kind if DuckDB has no text for it."""
     try:
         return node.sql(dialect="duckdb")[:60]
-    except ValueError:
+    except (ValueError, SqlglotError):
         return node.key.upper()
 
 

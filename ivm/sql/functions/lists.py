@@ -25,7 +25,6 @@ from ivm.sql.conversions import (
     word_list,
 )
 from ivm.sql.errors import SqlError, nearest
-from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
@@ -463,11 +462,6 @@ def _of_struct(node: exp.Expr, value: Value) -> Typed:
 
 def _map(node: exp.Expr, value: Value) -> Typed:
     """`MAP {'a': x}` and map(['a'], [x])."""
-    # MAP {'a': x}['a'], as it parses
-    if isinstance(node, exp.ToMap) and isinstance(node.this, exp.Bracket):
-        with reading(node.this):
-            key = node.this.expressions[0]
-            return of_key(_map(exp.ToMap(this=node.this.this), value), value(key), node)
     if isinstance(node, exp.ToMap):
         pairs = [(one.this, one.expression) for one in node.this.expressions]
     else:

@@ -12,7 +12,7 @@ from ivm.sql.conversions import call, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.times import Value
 from ivm.sql.terms import Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGERS, SqlType
+from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGERS, INTERVAL, SqlType
 
 _SCALED: dict[type[exp.Expr], float] = {exp.Degrees: 180 / pi, exp.Radians: pi / 180}
 _INFINITE = call("ratio", Lit(1.0, "float64"), Lit(0.0, "float64"))
@@ -24,6 +24,8 @@ def _infinite(node: exp.Expr, value: Value) -> Typed:
     """
     name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
     number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+    if number.type == INTERVAL:
+        raise SqlError(f"{name} takes a number or a moment, and this is INTERVAL", node)
     largest = Lit(sys.float_info.max, "float64")
     finite: Term = call("!=", call("is_null", number.term), Lit(True, "bool"))
     if number.type.is_float:

@@ -666,7 +666,10 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Between,), _between),
     ((exp.In,), _in),
     ((exp.Cast,), _cast),
-    ((exp.Date,), lambda node, value: _cast(exp.cast(node.this, exp.DataType.Type.DATE), value)),
+    (
+        (exp.Date,),
+        lambda node, value: _cast(exp.Cast(this=node.this, to=exp.DataType.build("DATE")), value),
+    ),
     ((exp.Try,), _tried),
     ((exp.Typeof,), _type_of),
     ((exp.Collate,), _collated),

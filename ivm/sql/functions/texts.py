@@ -89,7 +89,7 @@ def _position(node: exp.Expr, value: Value) -> Typed:
 
 
 def _like(node: exp.Expr, value: Value) -> Typed:
-    text, pattern = convert(value(node.this), VARCHAR, node), value(node.expression)
+    text, pattern = _text_of(node.this, value), _text_of(node.expression, value)
     name = "string:like"
     if isinstance(node, exp.ILike):
         text = text._replace(term=call("string:lower", text.term))
@@ -361,6 +361,8 @@ def _place(node: exp.Expr, where: exp.Expr) -> int:
 
 
 def _piece(node: exp.Split, place: exp.Expr, value: Value) -> Typed:
+    if not place.name.isdigit():
+        raise SqlError("a piece of a text is named by a whole number", node)
     number = Lit(int(place.name) + 1, "int64")
     text, by = _text_of(node.this, value), value(node.expression)
     part = call("string:split_part", text.term, by.term, number)

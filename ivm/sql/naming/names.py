@@ -137,7 +137,7 @@ def _renamed(node: exp.Expr) -> str | None:  # noqa: C901 - a case for each kind
             return f"{_identifier(str(node.meta['name']).lower())}({text(node.args['end'])})"
         case exp.Bracket():
             places = node.expressions
-            if len(places) == 1 and isinstance(places[0], exp.Literal) and not places[0].is_string:
+            if len(places) == 1 and isinstance(places[0], exp.Literal) and places[0].is_int:
                 return f"{text(node.this)}[{int(places[0].name) + 1}]"
         case exp.In() if (field := node.args.get("field")) is not None:
             return f"contains({text(field)}, {text(node.this)})"
@@ -314,9 +314,7 @@ def _function(node: exp.Expr) -> str:
     shown = str(written or (node.sql_name() if isinstance(node, exp.Func) else node.key)).lower()
     args, order, added = list[exp.Expr](), "", _ADDED.get(type(node))
     for key in node.arg_types:
-        if key == added and (
-            shown not in ("log", "regexp_extract") or str(node.args.get(key)) == "0"
-        ):
+        if key == added and (shown not in ("log", "regexp_extract") or node.text(key) == "0"):
             continue
         value = node.args.get(key)
         if isinstance(value, list):
