@@ -449,11 +449,13 @@ class Store:
     def branch(self, name: str, from_version: int | str | None = None) -> None:
         """Begin a branch at a version (the newest by default); it shares all pages. O(branches).
 
-        Write to it with `transaction(branch=name)`, or by `on`. Raises ExistsError, VersionError.
+        Write to it with `transaction(branch=name)`, or by `on`. With sync="full" a branch on which
+        nothing was committed is durable when the next commit is, or the store is closed. Raises
+        ExistsError, VersionError.
         """
         from pagestore.admin import history
 
-        with self._handle.administering():
+        with self._handle.administering(late=True):
             start = self._branch if from_version is None else from_version
             history.begin_branch(self._handle, name, start)
 

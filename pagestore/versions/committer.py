@@ -88,7 +88,7 @@ class Interrupted(Exception):
 class Committer:
     """The writer's half of a store: free space, and the sequence of commits."""
 
-    # what is shown to other processes, if these share syncs (sharing.py)
+    # what is shown to other processes, if these share syncs (sync_modes.py)
     shared: SharedSyncs | None = None
 
     def __init__(
@@ -116,16 +116,18 @@ class Committer:
         self.syncs = SyncQueue()
         # what writing a slot failed with: what it leads to may be lost
         self.failure: BaseException | None = None
-        self.completed = 0  # times that commits were made durable
+        # times that commits were made durable, and the least sequence of a commit
+        self.completed = self.next_sequence = 0
         # commits made, and those of them that are durable, as they were counted here
         self.made = self.durable = 0
+        # whether the next record says which pages may reach the disk after its slot
+        self.lists = sync == "commit"
         # of the slot
         self._slotted, self.slot_sequence, self.slot_version = (
             state,
             state.sequence,
             state.last_version,
         )
-        self.next_sequence = 0  # the least sequence of a commit
         self.series: UnreadCommits | None = None  # the commits that `state` lacks, if there are any
         # what the newest transaction was of, and its version, if a series may follow
         self.prepared: object = None
@@ -749,7 +751,7 @@ class Committer:
         taken = pager.taken()
         words = record.length() + 5 * (len(versions.recent) + 1 + len(heads)) + space.changed()
         words += taken + 2 * AHEAD_PAGES  # reserving the record's own run may free this many
-        if self.sync == "commit":
+        if self.lists:
             words += 2 * (sum(map(len, [*kept, *self.group])) + taken)
         words += 2 + 2 * words // (page_words // 2)  # reserving the run changes the lists
         run = pager.reserve_run(words)
@@ -765,7 +767,7 @@ class Committer:
             self.mapping.grow(record.top)
         for branch, head in heads.items():
             record.branches.extend((branch, head.version, *head.run, head.origin))
-        if self.sync == "commit":
+        if self.lists:
             self.group += [*kept, used]
             # what the group freed is written again later
             gone = np.array([*run.ids(page_words), *space.pending])

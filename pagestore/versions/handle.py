@@ -31,13 +31,12 @@ from pagestore.storage.mapping import Run
 from pagestore.storage.meta import Meta, sequence_in
 from pagestore.storage.other_files import MemoryFile
 from pagestore.versions.catalog import Catalog
-from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
 from pagestore.versions.offers import Offers
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.shared_syncs import holding, refuse
-from pagestore.versions.sharing import SharingCommitter
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
+from pagestore.versions.sync_modes import committer_of
 from pagestore.versions.version_names import number_of
 from pagestore.versions.version_table import Entry, VersionTable
 
@@ -137,13 +136,15 @@ class Handle:
     def _load_for_writing(self, problems: bool) -> None:
         if self.sync == "off":
             self.file.write_mapped(self.meta.page_size)
-        locked = self._file_lock.held
-        if locked and self.recovery and (problems or self.state.sequence not in self._synced):
+        if (
+            self._file_lock.held
+            and self.recovery
+            and (problems or self.state.sequence not in self._synced)
+        ):
             make_durable(self.mapping, self.state, self.meta, problems)
             self._synced.add(self.state.sequence)
             self.meta = self.meta._replace(clean=False)
-        shares = self.sync == "commit" and not self.exclusive
-        self.committer = (SharingCommitter if shares else Committer)(
+        self.committer = committer_of(self.sync, self.exclusive)(
             self.mapping,
             self.state,
             self.meta,
@@ -584,12 +585,15 @@ class Handle:
         self._remember(version)
 
     @contextmanager
-    def administering(self) -> Iterator[None]:
-        """Hold the write lock, for a change of the store's own data."""
+    def administering(self, late: bool = False) -> Iterator[None]:
+        """Hold the write lock, for a change of the store's own data. What was committed before is
+        durable, unless both may be `late` (sync_modes.py).
+        """
         self.check_writable()
         with self.writing():
             self.check_turn()
-            self.committer.flush()
+            if not (late and self.committer.is_complete):
+                self.committer.flush()
             yield
 
     @contextmanager

@@ -1,5 +1,16 @@
-"""A committer whose commits other processes may build on before a slot leads to them
+"""Committers of two modes of sync: of "full", whose commits that only begin a branch wait for no
+sync, and of "commit", on whose commits other processes may build before a slot leads to them
 (shared_syncs.py says how).
+
+    slot 0    commit 6, durable     6              6              commit 10, durable
+    slot 1    5                     7: branch a    9: branch b    9
+                                    not synced     not synced
+
+With "full" a commit that begins a branch is *late*: its slot is written at once, and it is durable
+when the next commit is, or the store is closed. Its record lists its pages, as with "commit", so
+that opening after a crash falls back to the other slot if they are not on the disk. Another late
+one after it is written to the same slot and lists the pages of both; so the other slot stays, and
+what it needs is not overwritten.
 """
 
 import time
@@ -7,14 +18,92 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.storage.meta import FORMAT, Meta, slot_of, unpack
+from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, unpack
 from pagestore.storage.records import rows
 from pagestore.versions.committer import Committer
 from pagestore.versions.shared_syncs import SHORT, Newest, SharedSyncs
 from pagestore.versions.store_state import StoreState
 
 PAGES_MAX = 1 << 8  # pages of commits that may be shown to other processes: each record lists them
+LATE_PAGES = 1 << 10  # pages of late commits: each lists all, and none that they freed is reused
 WAIT = 0.05  # seconds that showing a commit waits for another thread at most
+
+
+def committer_of(sync: str, exclusive: bool) -> type[Committer]:
+    """Return the committer of a handle, which may keep the writer's lock."""
+    if sync == "full":
+        return LateCommitter
+    return Committer if exclusive or sync == "off" else SharingCommitter
+
+
+class LateCommitter(Committer):
+    """The committer of a handle with sync="full"."""
+
+    late = False  # whether the newest slot was written, and not synced
+    _begins = False  # whether a branch is begun
+
+    def administer(self, *given: Any, **changes: Any) -> None:
+        """See Committer. A change that begins a branch is late."""
+        self._begins = "next_branch" in changes and self.format == FORMAT
+        try:
+            super().administer(*given, **changes)
+        finally:
+            self._begins, self.lists = False, False
+
+    def _begin(self, *given: Any, **how: Any) -> None:
+        if self.late and sum(map(len, self.group)) > LATE_PAGES:
+            self.flush()
+        super()._begin(*given, **how)
+        self.lists = self._begins
+
+    def _sequence(self) -> int:
+        return super()._sequence() + (self._begins and self.late)
+
+    def flush(self) -> None:
+        """See Committer; of a branch that is being begun, write the slot."""
+        if self.lists and not self.is_complete:
+            self._write_slot()
+            return
+        super().flush()
+        if self.late:
+            with self.syncs.lock:
+                self._sync_late()
+
+    def _write_slot(self) -> None:
+        """Write the slot of the newest commit, which a later sync makes durable."""
+        state = self.state
+        try:
+            slot = self.meta(state.commit, state.run, clean=False).pack()
+            self.mapping.file.pwrite(slot, SLOT_SIZE * slot_of(state.sequence))
+        except BaseException as error:
+            self.give_up(error)
+            raise
+        self._slotted, self.durable, self.late = state, self.made, True
+        self.slot_sequence, self.slot_version = state.sequence, state.last_version
+        if self.file_lock:
+            self.file_lock.busy = False
+
+    def _sync_late(self) -> None:
+        """Sync what late commits wrote; another process may have committed since."""
+        try:
+            self.mapping.file.fdatasync()
+        except BaseException as error:
+            self.give_up(error)
+            raise
+        with self.lock:
+            self.late, self.group = False, []
+            self.pager.free_list.reuse_pending(len(self.pager.free_list.pending))
+            if self._synced:
+                self._synced.add(self.slot_sequence)
+
+    def _sync_slot(self, slot: bytes, sequence: int, format_: int) -> None:
+        super()._sync_slot(slot, sequence, format_)
+        self.late = False
+
+    def follow(self, state: StoreState, meta: Meta, newest: Newest | None = None) -> None:
+        """See Committer; the other process made late commits durable."""
+        self.late = False
+        super().follow(state, meta, newest)
 
 
 class SharingCommitter(Committer):
