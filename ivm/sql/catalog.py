@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from ivm.names import CATALOG, CLOCKS, ONE, is_helper, is_tree_of_rules
 from ivm.sql.dialects.read import read, saved_query
+from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Column, Schema, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
 from pagestore.host import Snapshot, catalog_of
@@ -92,6 +93,17 @@ class Catalog:
         return {**kept, "columns": [name for name, _, _ in kept["columns"]]}
 
     # -- tables
+
+    def own_table(self, name: str, node: exp.Expr, what: str) -> str:
+        """Return the stored name of a table.  Raises SqlError for a view, to which what a statement
+        is for, `what`, cannot be done, and for a name that is none.
+        """
+        own = self.find(name)
+        if own is not None and own not in self.kept:
+            return own
+        if own is None and _find(name, self.views) is None:
+            raise SqlError(f"no table {name} exists{nearest(name, self.names())}", node)
+        raise SqlError(f"{name} is a view: {what}", node)
 
     def columns(self, name: str) -> list[Column]:
         """Return the columns of a stored table or kept view in the order of SQL."""

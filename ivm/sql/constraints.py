@@ -95,11 +95,7 @@ def add_constraints(host: Host, node: exp.Alter, nodes: list[exp.Expr]) -> None:
     """ALTER TABLE ... ADD CONSTRAINT.  Raises SqlError, or what the table's rows violate."""
     with host.store.snapshot() as snap:
         catalog = Catalog(snap)
-        own = catalog.find(node.this.name)
-        if own is None or own in catalog.kept:
-            raise SqlError(
-                f"no table {node.this.name} exists{nearest(node.this.name, catalog.names())}", node
-            )
+        own = catalog.own_table(node.this.name, node, "constraints are of the tables that it reads")
     new = [*map(unnamed, nodes)]
     constrain(host, own, [*catalog.constraints(own), *new])
 
@@ -139,13 +135,9 @@ def create_index(host: Host, node: exp.Create) -> None:
     with host.store.snapshot() as snap:
         catalog = Catalog(snap)
         wanted = node.this.args["table"].name
-        own = catalog.find(wanted)
-        if own is None or own in catalog.kept:
-            raise SqlError(
-                f"no table {wanted} exists{nearest(wanted, catalog.names())}: indices are of "
-                "tables, and views have those that they need",
-                node,
-            )
+        own = catalog.own_table(
+            wanted, node, "indices are of tables, and views have those they need"
+        )
         owner = _owner(catalog, index)
         names = {c.name.lower(): c.name for c in catalog.columns(own)}
     for one in parts:

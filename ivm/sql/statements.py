@@ -73,9 +73,20 @@ QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 ONE_BY_ONE = 3  # runs of a statement until it is known
 MISTAKE = "a mistake in ivm, please report it"
-NO_VALUE = "an INTERVAL is not taken here: EXTRACT takes its parts"
-# how rules say that: no function is called as the terms of intervals are
-INTERVAL_TERM = re.compile(rf"nothing declares or derives ({'|'.join(INTERVALS)}):")
+# what errors of rules begin with or have within, as a statement says it
+WORDS = {
+    rf"^nothing declares or derives ({'|'.join(INTERVALS)}):": (
+        "an INTERVAL is not taken here: EXTRACT takes its parts"
+    ),
+    "^recursion through a negation": (
+        "the recursion reads itself in NOT IN, NOT EXISTS, EXCEPT or the other side of an outer "
+        "join: that has no meaning"
+    ),
+    "has no row to begin with": "a view that reads itself is written WITH RECURSIVE",
+    r"\(block `(.*)` reads `(.*)`, whose new rules it does not fit\)$": (
+        r"\1 reads \2, and does not fit its new columns: DROP \1 first, and CREATE it again"
+    ),
+}
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -346,7 +357,8 @@ class Statements:
         except RuleTypeError as error:
             raise misfit(error, None, node) from error
         except RuleError as error:
-            said = NO_VALUE if INTERVAL_TERM.match(error.reason) else error.reason
+            found = ((re.search(form, error.reason), said) for form, said in WORDS.items())
+            said = next((match.expand(said) for match, said in found if match), error.reason)
             raise SqlError(f"this is not evaluated: {said}", node) from error
         except (DependantsError, UninstallError) as error:
             raise SqlError(tables.readers(self.host, node) or str(error), node) from error

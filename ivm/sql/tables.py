@@ -173,6 +173,8 @@ def create(
     host: Host, name: str, columns: list[Definition], key: list[str], node: exp.Create
 ) -> bool:
     """Create a table: a relation whose key is the primary key; return whether it is new."""
+    if not columns:
+        raise SqlError("a table has columns: name them with their types, as in (a INTEGER)", node)
     for column in columns:
         if set("`$\n") & {*column.name}:
             raise SqlError(
@@ -328,11 +330,7 @@ def alter(host: Host, node: exp.Alter) -> None:
         return
 
     def change(txn: Any, catalog: Catalog) -> None:
-        own = catalog.find(node.this.name)
-        if own is None or own in catalog.kept:
-            raise SqlError(
-                f"no table {node.this.name} exists{nearest(node.this.name, catalog.names())}", node
-            )
+        own = catalog.own_table(node.this.name, node, "DROP it, and CREATE it again")
         for action in node.args["actions"]:
             _alter(txn, catalog, own, action)
 
@@ -371,6 +369,12 @@ def _readers(host: Host, name: str) -> str:
     return f"{table} would change under {', '.join(one.replace(':constraints', ' (constraints)') for one in blocks)}"
 
 
+def _refuse_taken(table: str, name: str, columns: list[dict[str, Any]], node: exp.Expr) -> None:
+    """Raise SqlError for a name that one of some columns has."""
+    if name.lower() in (column["name"].lower() for column in columns):
+        raise SqlError(f"{table} has a column {name} already", node)
+
+
 def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
     saved = catalog.tables.setdefault(name, {"columns": columns_saved(catalog, name)})
     match action:
@@ -378,6 +382,7 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
             checks: list[exp.Expr] = []
             column, _ = _column(action, checks)
             _refuse_interval(column, action)
+            _refuse_taken(name, column.name, saved["columns"], action)
             if checks:
                 raise SqlError("CHECK, UNIQUE and REFERENCES are named in CREATE TABLE", action)
             default = default_value(column.default, column.type, action)
@@ -392,6 +397,8 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
         case exp.Drop():
             for column in action.args["tables"]:
                 own = _own(catalog, name, column.name, action)
+                if own in txn[name].schema.key and not catalog.weighs(name):
+                    raise SqlError(f"{own} is of the key of {name}, which stays whole", action)
                 if catalog.weighs(name):
                     place = [c.name for c in txn[name].schema.columns].index(own)
                     left = [c for c in txn[name].schema.columns if c.name != own]
@@ -401,8 +408,8 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
                 saved["columns"] = [c for c in saved["columns"] if c["name"] != own]
         case exp.RenameColumn():
             own, new = _own(catalog, name, action.this.name, action), action.args["to"].name
-            if new.lower() in (c["name"].lower() for c in saved["columns"] if c["name"] != own):
-                raise SqlError(f"{name} has a column {new} already", action)
+            others = [c for c in saved["columns"] if c["name"] != own]
+            _refuse_taken(name, new, others, action)
             txn.rename_column(name, own, new)
             saved["columns"] = [
                 {**c, "name": new} if c["name"] == own else c for c in saved["columns"]
