@@ -2,6 +2,7 @@
 are merged row by row has it: merged, or refused by name.
 """
 
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import ivm
 import pagestore
 from ivm.errors import IvmError
 from pagestore.errors import PagestoreError
+from tests.support.programs.amounts import times
 
 BASE = (
     "CREATE TABLE t (k INT PRIMARY KEY, a TEXT, b TEXT); INSERT INTO t VALUES (1, 'a1', 'b1'), "
@@ -193,3 +195,106 @@ def test_columns_without_a_default() -> None:
         txn.add_column("r", "e: int64", 6)
     store.merge("side")
     assert [*store.snapshot()["r"]] == [(1, 2, 5, 6), (3, 3, 3, 6)] and store.check() == []
+
+
+class Side:
+    """A branch whose table is changed, and a model of it: columns by the names that they began
+    with, and rows of the keys that are its own, which are even or odd.
+    """
+
+    def __init__(self, ws: ivm.Workspace, odd: int) -> None:
+        self.ws, self.odd, self.renames = ws, odd, odd == 1
+        self.names = {name: name for name in "abc"}  # a stays what it is
+        self.added: dict[str, int] = {}  # with their defaults
+        self.rows = {k: {"a": k, "b": k, "c": k} for k in range(odd, 8, 2)}
+        self.checks: set[str] = set()
+
+    def step(self, chance: random.Random) -> None:
+        """Make one change. Of columns, one side adds or drops some, the other also renames."""
+        action, both = chance.randrange(10), [*self.names, *self.added]
+        key, column = chance.randrange(self.odd, 12, 2), chance.choice(both)
+        shown = self.names.get(column, column)
+        if action == 0 and not self.renames:
+            name = f"n{self.odd}{len(self.added)}{chance.randrange(99)}"
+            if name not in self.added:
+                self.added[name] = chance.randrange(9)
+                self.ws.sql(f"{ADD} {name} INT DEFAULT {self.added[name]}")
+                for row in self.rows.values():
+                    row[name] = self.added[name]
+        elif action in (1, 9) and column in "bc" and not self.renames:
+            self.ws.sql(f"ALTER TABLE t DROP COLUMN {shown}")
+            del self.names[column]
+            for row in self.rows.values():
+                del row[column]
+        elif action in (1, 9) and column in "bc" and self.renames:
+            self.names[column] = f"{column}{chance.randrange(99)}"
+            self.ws.sql(f"ALTER TABLE t RENAME COLUMN {shown} TO {self.names[column]}")
+        elif action == 2:
+            check = f"k < {chance.randrange(20, 30)}"
+            if check not in self.checks:
+                self.checks.add(check)
+                self.ws.sql(f"ALTER TABLE t ADD CONSTRAINT c{check[4:]} CHECK ({check})")
+        elif action == 3:
+            self.ws.sql(f"DELETE FROM t WHERE k = {key}")
+            self.rows.pop(key, None)
+        elif action <= 5 and key not in self.rows:
+            self.rows[key] = {"a": key} | dict.fromkeys(both[1:], 7)
+            named = ", ".join(["k", *(self.names.get(one, one) for one in both)])
+            values = ", ".join(map(str, [key, *(self.rows[key][one] for one in both)]))
+            self.ws.sql(f"INSERT INTO t ({named}) VALUES ({values})")
+        elif key in self.rows:
+            self.rows[key][column] = chance.randrange(99)
+            self.ws.sql(f"UPDATE t SET {shown} = {self.rows[key][column]} WHERE k = {key}")
+
+
+def merge_at_random(seed: int) -> str:
+    """Change a table on two branches, merge them, and return what it came to."""
+    chance, ws = random.Random(seed), ivm.open(":memory:")
+    ws.sql("CREATE TABLE t (k INT PRIMARY KEY, a INT, b INT, c INT)")
+    ws.sql(f"INSERT INTO t VALUES {', '.join(f'({k}, {k}, {k}, {k})' for k in range(8))}")
+    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n, sum(a) AS s FROM t")
+    ws.store.branch("side")
+    odd = chance.randrange(2)
+    sides = ours, theirs = Side(ws, odd), Side(ws.on("side"), 1 - odd)
+    for _ in range(chance.randrange(2, 14)):
+        chance.choice(sides).step(chance)
+    dropped = {c for side in sides for c in "bc" if c not in side.names}
+    renamed = {c for side in sides for c, name in side.names.items() if name != c}
+    if dropped & renamed or (dropped and (ours.added or theirs.added)):
+        # a side that drops a column and adds one may have renamed it
+        with pytest.raises(PagestoreError, match="both changed the column|was dropped or is"):
+            ws.store.merge("side")
+        return "refused"
+    told = ws.store.merge("side", dry_run=True)
+    assert told.conflicts == () and ws.store.merge("side").conflicts == ()
+    kept = [c for c in "abc" if c in ours.names and c in theirs.names]
+    wanted = {}
+    for side, other in ((ours, theirs), (theirs, ours)):
+        for key, row in side.rows.items():
+            both = row | other.added
+            names = {c: next((s.names[c] for s in sides if s.names[c] != c), c) for c in kept}
+            wanted[key] = {"k": key} | {
+                names.get(c, c): both[c] for c in [*kept, *side.added, *other.added]
+            }
+    found = ws.sql("SELECT * FROM t")
+    assert found is not None
+    assert {row["k"]: row for row in found.to_arrow().to_pylist()} == wanted, seed
+    [(n, s)] = ws.sql("SELECT n, s FROM v") or ()
+    assert (n, s or 0) == (len(wanted), sum(row["a"] for row in wanted.values())), seed
+    checks = ours.checks | theirs.checks
+    if checks:
+        with pytest.raises(IvmError, match="CHECK .* does not hold"):
+            ws.sql(f"INSERT INTO t (k) VALUES ({min(int(check[4:]) for check in checks)})")
+    assert ws.check() == ws.store.check() == []
+    return "merged"
+
+
+def test_random_changes_of_columns_and_constraints() -> None:
+    """Each merge has the columns, rows and constraints of both sides, and its view."""
+    assert "merged" in {merge_at_random(seed) for seed in range(times(8))}
+
+
+@pytest.mark.campaign
+def test_many_random_changes_of_columns_and_constraints() -> None:
+    """Two thousand of them."""
+    assert {merge_at_random(seed) for seed in range(2000)} == {"refused", "merged"}
