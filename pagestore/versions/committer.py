@@ -765,8 +765,13 @@ class Committer:
         if record.top > len(self.mapping.pages.seen):
             # pages allocated in advance may lie after all that was written
             self.mapping.grow(record.top)
-        for branch, head in heads.items():
-            record.branches.extend((branch, head.version, *head.run, head.origin))
+        record.branches.fromlist(
+            [
+                word
+                for branch, (version, (page, count), origin) in heads.items()
+                for word in (branch, version, page, count, origin)
+            ]
+        )
         if self.lists:
             self.group += [*kept, used]
             # what the group freed is written again later
