@@ -84,6 +84,8 @@ def constant(node: exp.Expr) -> Typed | None:
 
 def number(text: str, node: exp.Expr) -> Typed:
     """Return a number: an integer, a decimal if it has a point, a double if it has an exponent."""
+    if sum_ := re.fullmatch(r"(.*e[+-]?\d+)([+-])(.*)", text, re.IGNORECASE):
+        raise SqlError(f"{text} is read as one number: write {' '.join(sum_.groups())}", node)
     if "e" in text.lower():
         return Typed(Lit(float(text), "float64"), DOUBLE, False)
     if "." in text:
