@@ -114,8 +114,10 @@ def compiled(
     rest = Rest(rules, frozenset(part))
     if len(part) < len(rules.blocks):
         rest = rest.beside()
-    installed = Installed.of([each.compiled for each in part.values() if each.compiled], rest)
-    if missing := [each for each in part.values() if not each.compiled]:
+    # users first: what they use was compiled before them, if another thread compiles now
+    known = {name: part[name].compiled for name in reversed(part)}
+    installed = Installed.of([known[name] for name in part if known[name]], rest)
+    if missing := [part[name] for name in part if not known[name]]:
         store = Relations(source, relations, opening=True)
         with nullcontext() if rules.planning == PLANNING_BEFORE else _reading():
             for each in missing:

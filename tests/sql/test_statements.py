@@ -476,10 +476,12 @@ def test_lists_and_intervals_are_read_as_such(ws: ivm.Workspace) -> None:
     [
         ("SELECT k, row_number() OVER (PARTITION BY a ORDER BY k) AS r FROM t", "window functions"),
         ("SELECT k FROM t ORDER BY d LIMIT 2", "LIMIT"),
-        ("SELECT DISTINCT ON (a) a, k FROM t ORDER BY a, k", "DISTINCT ON"),
+        ("SELECT k FROM t QUALIFY row_number() OVER (PARTITION BY a ORDER BY k) < 4", "window"),
         ("SELECT t.k, u.c FROM t ASOF JOIN u ON t.k >= u.k", "ASOF JOIN"),
         ("SELECT a, sum(d) FROM t LEFT JOIN u USING (k) GROUP BY a HAVING count(c) = 0", ""),
         ("SELECT a, string_agg(b, ',') FROM t GROUP BY a", ""),
+        ("SELECT DISTINCT ON (a) a, k FROM t ORDER BY a, k", ""),
+        ("SELECT k FROM t QUALIFY row_number() OVER (PARTITION BY a ORDER BY k) = 1", ""),
     ],
 )
 def test_strict_refuses_what_costs_more_than_its_change(

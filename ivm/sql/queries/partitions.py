@@ -7,25 +7,29 @@ The row before or after each, which lag and lead read, is found by seeks:
                          last2[p, a] = max(b) <- rows(p, a, b, _).
 
 Of rows in the order of a and b, the one before is (p, a, near2), or where near2 has none, (p, near1,
-last2).  An edit changes what its neighbours read, and costs a seek for each.
+last2).  An edit changes what its neighbours read, and costs a seek for each.  The row that is a few
+steps away is the neighbour of a neighbour, so that a frame of a few rows is a join.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Clauses
-from ivm.sql.queries.row_numbers import Key, numbered, ordered_terms, ordering, parts_of
+from ivm.sql.queries.row_numbers import MOST, Key, numbered, ordered_terms, ordering, parts_of
+from ivm.sql.queries.scope import text_of
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Builder, Column, Table, column_of, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Term, Typed, Var
 from ivm.sql.types import BIGINT, DATE, INTEGER, TIMESTAMP, SqlType
 from pagestore.host import KEYS_MAX
 
+STEPS = 8  # to a row that is sought as a neighbour of neighbours
 SOUGHT = 6  # columns by which rows are in order: each is a level of seeks
 
 
@@ -36,23 +40,98 @@ def is_sought(type_: SqlType) -> bool:
     return type_.range is not None or type_ in (DATE, TIMESTAMP)
 
 
+def most_of(qualify: exp.Expr | None, nodes: list[exp.Window]) -> int:
+    """Return the greatest row_number() of the rows that QUALIFY leaves, if a query has no other
+    window function.
+    """
+    texts = {text_of(node) for node in nodes}
+    if qualify is None or len(texts) > 1 or not isinstance(nodes[0].this, exp.RowNumber):
+        return MOST
+    most = [MOST]
+    for test in qualify.this.flatten() if isinstance(qualify.this, exp.And) else [qualify.this]:
+        limit = test.args.get("expression")
+        if (
+            isinstance(test, exp.EQ | exp.LTE | exp.LT)
+            and text_of(test.this) in texts
+            and isinstance(limit, exp.Literal)
+            and limit.is_int
+        ):
+            most.append(int(limit.this) - isinstance(test, exp.LT))
+    return max(1, min(most))
+
+
+def reaches_end(node: exp.Window, last: bool) -> bool:
+    """Return whether every row's frame has the first row of the partition, or the `last` one."""
+    given = node.args["spec"].args if node.args.get("spec") else {}
+    start, end = given.get("start") or "UNBOUNDED", given.get("end") or "CURRENT ROW"
+    away, side = (start, "start") if last else (end, "end")
+    outward = "PRECEDING" if last else "FOLLOWING"
+    is_past = (
+        away in ("UNBOUNDED", "CURRENT ROW") or str(given.get(f"{side}_side")).upper() == outward
+    )
+    return (end if last else start) == "UNBOUNDED" and is_past and not given.get("exclude")
+
+
 class Neighbours:
     """Finds the neighbours of rows, whose columns are those of their group, those that they are in
-    order by, which tell them apart, and a value.
+    order by, which tell them apart, and others.
     """
 
-    def __init__(self, builder: Builder, rows: Table, group: int, upward: bool) -> None:
-        """The neighbour has the next greater values if `upward`, else the next smaller ones; the
-        first `group` columns are those of the group.
+    def __init__(self, builder: Builder, rows: Table, levels: range, upward: bool) -> None:
+        """The neighbour has the next greater values if `upward`, else the next smaller ones, of the
+        columns at the places `levels`.
         """
-        self.builder, self.rows = builder, rows
-        self._levels = range(group, len(rows.columns) - 1)
+        self.builder, self.rows, self._levels = builder, rows, levels
         self._op, self._sign = ("min", ">") if upward else ("max", "<")
-        self._near = {level: self._nearest(level) for level in self._levels}
-        self._ends = {level: self._end(level) for level in self._levels[1:]}
 
-    def rows_found(self) -> Iterator[tuple[list[Typed], Typed, Body]]:
-        """Yield the columns of rows, the value of the neighbour, and the body that finds it."""
+    @cached_property
+    def _near(self) -> dict[int, Table]:
+        return {level: self._nearest(level) for level in self._levels}
+
+    @cached_property
+    def _ends(self) -> dict[int, Table]:
+        return {level: self._end(level) for level in self._levels[1:]}
+
+    @cached_property
+    def _next(self) -> Table:
+        """The rows with the ordered columns of their neighbours."""
+        bodies = [
+            ([*row, *there[self._levels.start :]], body) for row, there, body in self.rows_found()
+        ]
+        return self.together(bodies)
+
+    def together(self, bodies: Iterable[tuple[Sequence[Typed], Body]]) -> Table:
+        """Make a relation of rows and the ordered columns of others, of what some bodies find."""
+        name, width = self.builder.helper(), self._levels.stop
+        for row, body in bodies:
+            self.builder.rule(Atom(name, tuple(v.term for v in row)), body)
+        there = (replace(c, name=f"t{n}") for n, c in enumerate(self.rows.columns[:width]))
+        columns = (*self.rows.columns[:width], *[*there][self._levels.start :])
+        return Table(name, columns, (*range(len(columns)),))
+
+    def away(self, steps: int) -> tuple[list[Typed], Body]:
+        """Return rows with the ordered columns of those that are so many steps away, and the body
+        that finds these.
+        """
+        body, first, width = Body(), self._levels.start, self._levels.stop
+        row = self.builder.scan(self._next if steps else self.rows, body)
+        there = row[width:] if steps else row[first:width]
+        for _ in range(steps - 1):
+            there = self.builder.scan(self._next, body, [*row[:first], *there])[width:]
+        return [*row[:width], *there], body
+
+    def outermost(self) -> tuple[list[Typed], Body]:
+        """Return the columns of the row of each group that comes first from outside, and the body
+        that finds it.
+        """
+        body, first = Body(), self._levels.start
+        given = self.builder.scan(self._end(first), body)
+        for level in self._levels[1:]:
+            given.append(self.builder.scan(self._ends[level], body, given)[-1])
+        return given, body
+
+    def rows_found(self) -> Iterator[tuple[list[Typed], list[Typed], Body]]:
+        """Yield the columns of rows, those of the neighbour, and the body that finds it."""
         for level in self._levels:
             body = Body()
             row = self.builder.scan(self.rows, body)
@@ -60,7 +139,7 @@ class Neighbours:
             given = [*row[:level], self.builder.scan(self._near[level], body, row[: level + 1])[-1]]
             for end in self._levels[level + 1 - self._levels.start :]:
                 given.append(self.builder.scan(self._ends[end], body, given)[-1])
-            yield row[:-1], self.builder.scan(self.rows, body, given)[-1], body
+            yield row[: self._levels.stop], given, body
 
     def none(self, row: Sequence[Typed]) -> list[Not]:
         """Return literals that hold where a row has no neighbour."""
@@ -114,6 +193,7 @@ class Partition:
         if not self.identity:  # a row that nothing tells from others is the only one
             self.identity = [self.builder.define(self.body, Typed(Lit(0, "int64"), INTEGER, False))]
         self.around = [outer_value(self.body, n) for n in self.builder.carried(self.body)]
+        self.most = MOST  # the greatest number that counts; rows with others are left out
         self._number: Typed | None = None
         self._peers: dict[str, Typed] = {}
 
@@ -130,7 +210,7 @@ class Partition:
     def number(self) -> Typed:
         """Return the number of a row in its partition."""
         if self._number is None:
-            table = numbered(self.builder, self.body, self.by, self.keys, self.identity)
+            table = numbered(self.builder, self.body, self.by, self.keys, self.identity, self.most)
             if self._is_numbered_whole():
                 self.body.literals.clear()  # the numbers have the same rows
             self._number = self.builder.scan(table, self.body, [*self.around, *self.identity])[-1]
@@ -192,16 +272,66 @@ class Partition:
     def _is_upward(self) -> bool:
         return not (self.keys and all(k.desc for k in self.keys))
 
-    def _beside(self, value: Typed, order: list[Typed], back: bool, default: Typed) -> Typed:
-        """Return the value of the row before or after each, or a default without one."""
+    def _offsets(self, node: exp.Window) -> range | None:
+        """Return the offsets of the rows in a frame of a few ROWS; None for others."""
+        given, ends = node.args["spec"].args if node.args.get("spec") else {}, list[int]()
+        for end in ("start", "end"):
+            bound = given.get(end) or "CURRENT ROW"
+            term = self.select.evaluate(bound).term if isinstance(bound, exp.Expr) else None
+            steps = term.value if isinstance(term, Lit) else 0 if bound == "CURRENT ROW" else None
+            back = str(given.get(f"{end}_side")).upper() == "PRECEDING"
+            ends.append((-steps if back else steps) if isinstance(steps, int) else STEPS + 1)
+        is_rows = (given.get("kind") or "").upper() == "ROWS" and not given.get("exclude")
+        return (
+            range(ends[0], ends[1] + 1)
+            if is_rows and -STEPS <= ends[0] <= ends[1] <= STEPS
+            else None
+        )
+
+    def _neighbours(self, order: list[Typed], values: Sequence[Typed], back: bool) -> Neighbours:
+        """Find the rows before or after each, in an order; rows have some values, too."""
         row = [*self.groups, *order]
-        names = [*(f"g{n}" for n in range(len(row))), "v"]
-        rows = self._relation(self.body, names, [*row, value], len(row))
-        near = Neighbours(self.builder, rows, len(self.groups), back != self._is_upward())
+        names = [f"g{n}" for n in range(len(row) + len(values))]
+        rows = self._relation(self.body, names, [*row, *values], len(row))
+        levels = range(len(self.groups), len(row))
+        return Neighbours(self.builder, rows, levels, back != self._is_upward())
+
+    def _beside(
+        self, value: Typed, order: list[Typed], steps: int, back: bool, default: Typed
+    ) -> Typed:
+        """Return the value of the row so many steps before or after each, or a default without
+        one.
+        """
+        row, near = [*self.groups, *order], self._neighbours(order, [value], back)
         name = self.builder.helper()
-        for keys, beside, body in near.rows_found():
-            self.builder.rule(Atom(name, tuple(v.term for v in keys), (beside.term,)), body)
-        return self._with_default(name, rows, near.none(row), row, default)
+        if steps == 1:
+            moves, lacking = [*near.rows_found()], near.none(row)
+        else:
+            far, body, none = near.together([near.away(steps)]), Body(), Body()
+            moved = self.builder.scan(far, body)
+            there = [*moved[: len(self.groups)], *moved[len(row) :]]
+            self.builder.scan(far, none, row)
+            moves, lacking = [(moved[: len(row)], there, body)], [Not(tuple(none.literals))]
+        for keys, there, body in moves:
+            found = self.builder.scan(near.rows, body, there)[-1]
+            self.builder.rule(Atom(name, tuple(v.term for v in keys), (found.term,)), body)
+        return self._with_default(name, near.rows, lacking, row, default)
+
+    def _outermost(self, value: Typed, order: list[Typed], last: bool) -> Typed:
+        """Return the value of the first or the last row of the partition."""
+        near, groups = self._neighbours(order, [value], last), self.groups
+        there, body = near.outermost()
+        found, name = self.builder.scan(near.rows, body, there)[-1], self.builder.helper()
+        keys = tuple(v.term for v in there[: len(groups)])
+        self.builder.rule(Atom(name, keys, (found.term,)), body)
+        columns = (*near.rows.columns[: len(groups)], near.rows.columns[-1])
+        result = Table(name, columns, (*range(len(groups)),), function=True)
+        return self.builder.scan(result, self.body, groups)[-1]
+
+    def _nearby(self, order: list[Typed], offsets: range) -> Table:
+        """Return the rows with those in order that are at some offsets from each."""
+        before, after = (self._neighbours(order, [], back) for back in (True, False))
+        return before.together((before if n < 0 else after).away(abs(n)) for n in offsets)
 
     def _read(
         self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()

@@ -333,10 +333,7 @@ def first_of_each(
     body = select.scope.body
     identity = builder.identity(body)
     keys = [builder.define(body, one) for one in keys]
-    table = numbered(builder, body, keys, ordered, identity)
-    builder.costs.append(
-        "DISTINCT ON: an edit numbers the rows of its group anew, O(rows of the group)"
-    )
+    table = numbered(builder, body, keys, ordered, identity, 1)
     around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]
     body.literals.append(Test(Call("=", (number.term, Lit(1, "int64")))))

@@ -1,10 +1,10 @@
 """Window functions, by ranges of the values that order rows, or by the numbers of rows.
 
-Where keys of ORDER BY are numbers or dates, `lag` and `lead` seek the next row (partitions.py), a
-frame of RANGE and `rank` are ranges of one key, and an edit costs the rows of the answer that change.
-All else follows from the numbers of rows in their partitions (row_numbers.py): `row_number`,
-`first_value`, frames of ROWS.  An edit numbers the partitions that it changes anew, and changes the
-rows whose number differs.
+Where keys of ORDER BY are numbers or dates, `lag`, `lead` and frames of a few ROWS seek the next rows
+(partitions.py), `first_value` and `last_value` the ends of a partition, a frame of RANGE and `rank`
+are ranges of one key, and an edit costs the rows of the answer that change.  All else follows from
+the numbers of rows in their partitions (row_numbers.py): `row_number`, other frames of ROWS.  An
+edit numbers the partitions that it changes anew, and changes the rows whose number differs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ivm.sql.queries.folds.aggregate import (
     join_around,
     wanted,
 )
-from ivm.sql.queries.partitions import Partition
+from ivm.sql.queries.partitions import STEPS, Partition, most_of, reaches_end
 from ivm.sql.queries.row_numbers import (
     MOST,
     copies,
     numbered,
 )
 from ivm.sql.queries.scope import Scope, text_of
-from ivm.sql.rules import Body
+from ivm.sql.rules import Body, Table
 from ivm.sql.terms import (
     Call,
     Lit,
@@ -60,18 +60,22 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
     join_around(select.expressions(), nodes)
     _refuse_duplicates(select)
     partitions: dict[str, _Functions] = {}
+    most = most_of(select.node.args.get("qualify"), nodes)
     for node in nodes:
         whole = with_named(node, named)
         by, order = whole.args.get("partition_by") or [], whole.args.get("order")
         text = f"{[text_of(p) for p in by]} {text_of(order) if order else ''}"
         if text not in partitions:
             partitions[text] = _Functions(select, by, order.expressions if order else [])
+            partitions[text].most = most
         with select.builder.folding(node):
             select.replaced[text_of(node)] = partitions[text].value(whole)
-    if any(one.is_numbered for one in partitions.values()):
+    if most > 1 and any(one.is_numbered for one in partitions.values()):
         select.builder.costs.append(
             "window functions: an edit numbers the partitions that it changes anew, O(rows of the "
             "partition)"
+            if most == MOST
+            else "window functions: an edit among the first rows numbers them anew, O(these)"
         )
 
 
@@ -220,8 +224,9 @@ class _Functions(Partition):
         value = self.builder.define(self.body, self.select.evaluate(node.this))
         offset, default = self._offset(node), self._default(node, value)
         back = isinstance(node, exp.Lag)
-        if offset.value in (1, -1) and (order := self._sought_order()):
-            return self._beside(value, order, back == (offset.value == 1), default)
+        steps = int(str(offset.value))
+        if 0 < abs(steps) <= STEPS and (order := self._sought_order()):
+            return self._beside(value, order, abs(steps), back == (steps > 0), default)
         move = Call("-" if back else "+", (self.number().term, offset))
         return self._read(value, Typed(move, BIGINT, False), default)
 
@@ -248,12 +253,20 @@ class _Functions(Partition):
     def _at_place(self, function: exp.Expr, node: exp.Window) -> Typed:
         """Read the first, the last or the n-th row of the frame."""
         value = self.builder.define(self.body, self.select.evaluate(function.this))
+        last = isinstance(function, exp.LastValue)
+        if (
+            self.groups
+            and not isinstance(function, exp.NthValue)
+            and reaches_end(node, last)
+            and (order := self._sought_order())
+        ):
+            return self._outermost(value, order, last)
         low, high, exclude = self._frame(node)
         if exclude:
             raise SqlError(f"EXCLUDE is kept for aggregates, and not for {function.key}", node)
         null = Typed(Lit(None, value.type.store), value.type, True)
         first = Lit(1, "int64") if low is None else Call("greatest", (low.term, Lit(1, "int64")))
-        if isinstance(function, exp.LastValue):
+        if last:
             count = self.count().term
             place = Typed(
                 count if high is None else Call("least", (high.term, count)), BIGINT, False
@@ -451,6 +464,10 @@ class _Functions(Partition):
         one, ends = wanted(function), self._ends(node)
         if ends is not None:
             return self._within(one, self.keys[0].value, ends, "key")
+        plain = isinstance(one.node, exp.Sum | exp.Count | exp.Min | exp.Max | exp.Avg)
+        offsets = self._offsets(node) if plain else None  # of rows in no order
+        if offsets and (order := self._sought_order()):
+            return self._over(one, order, {}, near=self._nearby(order, offsets))
         low, high, exclude = self._frame(node)
         return (
             self._whole(one)
@@ -515,17 +532,19 @@ class _Functions(Partition):
         one: Wanted,
         points: Sequence[Typed],
         more: dict[str, Typed],
-        test: Callable[[list[Typed], dict[str, Typed]], list[Term]],
+        test: Callable[[list[Typed], dict[str, Typed]], list[Term]] | None = None,
         numbered: bool = True,
+        near: Table | None = None,
     ) -> Typed:
         """Return an aggregate of the rows of the partition that pass a test of them and of the
         row's own `points`.
 
         The test takes the points as variables and the values of a row: its number "n" if rows are
-        `numbered`, and those in `more`.
+        `numbered`, and those in `more`.  Without a test they are those that are `near` the points.
         """
         builder, groups = self.builder, self.groups
-        apart = [self.number()] if numbered else self.identity
+        numbered = numbered and near is None
+        apart = [self.number()] if numbered else self.identity if near is None else [*points]
         points = [builder.bound(self.body, p) for p in points]
         source = self.body.copy()
         values = self._translator(source, {text_of(NUMBER): apart[0]} if numbered else {})
@@ -547,11 +566,14 @@ class _Functions(Partition):
         names = [*names[: len(groups)], *(f"p{n}" for n in range(len(points)))]
         frame = Body()
         point = builder.scan(
-            self._relation(self.body, names, [*groups, *points], len(names)), frame
+            near or self._relation(self.body, names, [*groups, *points], len(names)), frame
         )
-        number, *row = builder.scan(rows, frame, point[: len(groups)])[told - 1 :]
+        there = point[len(names) :] if near else []
+        point = point[: len(names)]
+        number, *row = builder.scan(rows, frame, [*point[: len(groups)], *there])[told - 1 :]
         known = {"n": number, **dict(zip(more, row, strict=False))}
-        frame.literals += [Test(term) for term in test(point[len(groups) :], known)]
+        tests = test(point[len(groups) :], known) if test else []
+        frame.literals += [Test(term) for term in tests]
         replaced = dict(zip(inputs, row[len(more) :], strict=True))
         translator = self.select.queries.expressions(Scope(frame), replaced)
         made = kinds.made(

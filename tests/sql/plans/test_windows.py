@@ -14,6 +14,14 @@ FUNCTIONS = {
     "lag": f"lag(x) {OVER.format('k, id')}",
     "lead of the last": f"lead(x, 1, -id) {OVER.format('d DESC NULLS FIRST, k, id')}",
     "lag of a key that is unique": f"lag(d, -1) {OVER.format('id DESC')}",
+    "lag of three": f"lag(x, 3, 7) {OVER.format('k, id')}",
+    "lead of two, downward": f"lead(x, 2) {OVER.format('d DESC NULLS FIRST, k DESC, id DESC')}",
+    "a frame of rows": f"sum(x) {OVER.format('k, id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING')}",
+    "rows before": f"count(x) {OVER.format('k DESC, id ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING')}",
+    "some rows after": "max(x) FILTER (x > 1) "
+    + OVER.format("k, id ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING"),
+    "the first": f"first_value(x) {OVER.format('k, d, id')}",
+    "the last of all": f"last_value(x) {OVER.format('k, id RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING')}",
     "a frame of keys": f"sum(x) {OVER.format('k RANGE BETWEEN 15 PRECEDING AND 5 FOLLOWING')}",
     "a frame back": f"count(*) {OVER.format('k DESC RANGE BETWEEN CURRENT ROW AND 20 FOLLOWING')}",
     "a sum up to the last rows": f"max(x) {OVER.format('k DESC')}",
@@ -34,7 +42,17 @@ def changed(workspace: ivm.Workspace) -> int:
     return sum(one["inserted"] + one["erased"] for one in found)
 
 
-@pytest.mark.parametrize("what", FUNCTIONS)
+FIRST = {  # the first rows of each partition
+    "the first row": f"SELECT id, x FROM t QUALIFY row_number() {OVER.format('k DESC, id')} = 1",
+    "a few": f"SELECT id, row_number() {OVER.format('k, id')} AS n FROM t QUALIFY x > 1 AND "
+    f"row_number() {OVER.format('k, id')} < 4",
+    "no row": f"SELECT id FROM t QUALIFY row_number() {OVER.format('k, id')} <= 0",
+    "distinct on": "SELECT DISTINCT ON (p) p, id, x FROM t ORDER BY p, k DESC, id",
+}
+QUERIES = {what: f"SELECT id, {value} AS f FROM t" for what, value in FUNCTIONS.items()} | FIRST
+
+
+@pytest.mark.parametrize("what", QUERIES)
 def test_an_edit_changes_the_rows_that_read_it(what: str, tmp_path: Path) -> None:
     counts = []
     for size in (100, 800):
@@ -45,7 +63,7 @@ def test_an_edit_changes_the_rows_that_read_it(what: str, tmp_path: Path) -> Non
                 f"INSERT INTO t SELECT i, i % 2, i * 7 % {size} * 10, "
                 f"DATE '2020-01-01' + CAST(i % 9 AS INTEGER), i % 5 FROM range({size}) t(i)"
             )
-            both.keep("v", f"SELECT id, {FUNCTIONS[what]} AS f FROM t")
+            both.keep("v", QUERIES[what])
             both.run(f"INSERT INTO t VALUES (9000, 1, {'1' if 'rank' in what else '403'}, NULL, 3)")
             counts.append(changed(workspace))
             for edit in EDITS if size == 100 else ():
