@@ -93,26 +93,21 @@ How = tuple[Options, bool, Container[str], bool, Callable[[Transaction], None] |
 
 
 def install_part(
-    txn: StoreTransaction, known: KnownRules, name: str, given: Given, *how: *How
+    txn: StoreTransaction, known: KnownRules, whole: bool, name: str, given: Given, *how: *How
 ) -> Installation:
     """Install as `install` does over the rules that this concerns: what the new ones read, define
-    and edit, and what they replace; over all if these refuse it, since the error that is raised
-    then knows all names.
+    and edit, and what they replace; over all if `whole`, and if these refuse it, since the error
+    that is raised then knows all names.
     """
-    with suppress(RuleError, UninstallError), txn.savepoint():
-        rules, program = known.saved(txn), parsed(given, name)
-        names = names_in(program)
-        blocks = rules.concerned(name, names)
-        if any(isinstance(one, Change) for one in program.statements):
-            blocks |= rules.needed((), names)
-        return install(txn, rules.part(txn, blocks), name, given, *how)
-    return install_whole(txn, known, name, given, *how)
-
-
-def install_whole(
-    txn: StoreTransaction, known: KnownRules, name: str, given: Given, *how: *How
-) -> Installation:
-    """Install as `install` does over all rules of a version."""
+    rules = known.saved(txn)
+    if rules.are_linked and not whole:
+        with suppress(RuleError, UninstallError), txn.savepoint():
+            program = parsed(given, name)
+            names = names_in(program)
+            blocks = rules.concerned(name, names)
+            if any(isinstance(one, Change) for one in program.statements):
+                blocks |= rules.needed((), names)
+            return install(txn, rules.part(txn, blocks), name, given, *how)
     return install(txn, known.of(txn), name, given, *how)
 
 
@@ -498,9 +493,9 @@ def uninstall_part(
     """Uninstall as `uninstall` does over the rules that this concerns, or over all as
     `install_part`.
     """
-    with suppress(RuleError, UninstallError), txn.savepoint():
-        rules = known.saved(txn)
-        if not relations:
+    rules = known.saved(txn)
+    if rules.are_linked and not relations:
+        with suppress(RuleError, UninstallError), txn.savepoint():
             return uninstall(txn, rules.part(txn, rules.bereft(name)), name, relations)
     return uninstall(txn, known.of(txn), name, relations)
 

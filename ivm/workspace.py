@@ -39,14 +39,7 @@ from ivm.errors import (
     UnknownViewError,
 )
 from ivm.host import maintainers, record_dependants_everywhere
-from ivm.installation import (
-    Removal,
-    compiled,
-    install_part,
-    install_whole,
-    uninstall_part,
-    warn,
-)
+from ivm.installation import Removal, compiled, install_part, uninstall_part, warn
 from ivm.lang.ir import ROPE, Edit, Predicate
 from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.types import has_ids
@@ -233,7 +226,7 @@ class Workspace:
         with self.store.transaction(f"install {name}") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
             how = name, text, options, replace, watched, self.strict, edit
-            done = (install_whole if whole else install_part)(txn, self.rules, *how)
+            done = install_part(txn, self.rules, whole, *how)
             note_erased(done.engine, watched, done.changes)
             warn(done.warnings(name), stacklevel=4)
         self._maintainer.remember(done.saved, done.gone)

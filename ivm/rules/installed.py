@@ -217,23 +217,23 @@ class Installed:
     def adding(self, block: Block, program: Program, layouts: Mapping[str, Layout]) -> "Installed":
         """Return this with one more block; `program` and `layouts` have its rules and views, too.
 
-        What is known of the rules so far is extended, not found anew: O(names), and not O(rules) of
+        What is known of the rules so far is extended, not cached anew: O(names), and not O(rules) of
         Python, so that a question beside a hundred views costs what it costs beside one.
         """
         uses = self._uses.adding(block.rules)
         deferred = uses.deferrable - (self._uses.all_permuted - self.deferred)
         made = Installed((*self.blocks, block), program, layouts, deferred, self.partial, self.rest)
-        found: dict[str, Any] = {
+        cached: dict[str, Any] = {
             "_uses": uses,
             "numbered": self.numbered | {r.number: r for r in block.rules},
         }
-        found["scanned_ends"] = self.scanned_ends.union(_scanned_ends(block, layouts))
+        cached["scanned_ends"] = self.scanned_ends.union(_scanned_ends(block, layouts))
         known, later = self.program.rules, program.rules[len(self.program.rules) :]
         if program.rules[: len(known)] == known:
             own = {id(rule.definition): rule for rule in block.rules}
-            found["rules"] = (*self.rules, *(own[id(definition)] for definition in later))
-            found["strata"] = (*self.strata, *_strata_of(later, own))
-        made.__dict__.update(found)  # as if the cached properties had been read
+            cached["rules"] = (*self.rules, *(own[id(definition)] for definition in later))
+            cached["strata"] = (*self.strata, *_strata_of(later, own))
+        made.__dict__.update(cached)  # as if the cached properties had been read
         return made
 
     @cached_property

@@ -141,18 +141,11 @@ class Rest:
         if self.own <= blocks.keys():
             return blocks
         owners, gone = SavedRules(0, blocks).owners, self.own - blocks.keys()
-        return {
-            name: block
-            if gone.isdisjoint(block.saved["uses"])
-            else SavedBlock(
-                {
-                    **block.saved,
-                    "uses": sorted({owners[n] for n in block.saved["reads"] if n in owners}),
-                },
-                block.compiled,
-            )
-            for name, block in blocks.items()
-        }
+        for name, block in blocks.items():
+            if not gone.isdisjoint(block.saved["uses"]):
+                uses = sorted({owners[n] for n in block.saved["reads"] if n in owners})
+                blocks[name] = SavedBlock({**block.saved, "uses": uses}, block.compiled)
+        return blocks
 
 
 WHOLE_RULES = Rest()

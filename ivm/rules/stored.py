@@ -20,13 +20,7 @@ from ivm.names import WHOLE, is_tree_of_rules
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
 from ivm.rules.compile import Saved, compile, with_block
-from ivm.rules.installed import (
-    PLANNING,
-    PROPERTY,
-    Installed,
-    Options,
-    Rewrites,
-)
+from ivm.rules.installed import PLANNING, PROPERTY, Installed, Options, Rewrites
 from ivm.rules.relations import MARK, Relations
 from ivm.rules.rule import Basis
 from ivm.rules.saved import NO_RULES, PLANNING_BEFORE, Rest, SavedBlock, SavedRules
@@ -257,7 +251,7 @@ class VersionRules:
     """The rules of a version, of which some are compiled."""
 
     def __init__(self, saved: SavedRules) -> None:
-        self.saved, self._are_linked = saved, saved.are_linked
+        self.saved, self.are_linked = saved, saved.are_linked
         self.whole = None if saved.blocks else Installed()  # once all are compiled
         # the names of some blocks, with their rules
         self._some: tuple[frozenset[str], Installed] | None = None
@@ -272,7 +266,7 @@ class VersionRules:
         self, source: Snapshot | Transaction, read: Iterable[str], edited: Iterable[str]
     ) -> Installed:
         """Return at least the rules that `KnownRules.some` says."""
-        if self.whole is not None or not self._are_linked:
+        if self.whole is not None or not self.are_linked:
             return self.all(source)
         known, installed = self._some or (frozenset[str](), None)
         needed = self.needed(read, edited) | known
@@ -289,7 +283,7 @@ class VersionRules:
         """Return the rules of some blocks, with which their installation or removal goes on without
         the others; or all rules.  Raises as `all`.
         """
-        if not self._are_linked or HOST not in txn.base.catalog.dependants:
+        if HOST not in txn.base.catalog.dependants:
             return self.all(txn)
         return compiled(self.saved, txn, {*blocks})
 

@@ -50,14 +50,7 @@ from ivm.sql.prepared.shape import kinds, written
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
-from ivm.sql.syntax import (
-    TOO_DEEP,
-    Parameters,
-    no_statement,
-    spaced,
-    syntax_error,
-    with_parameters,
-)
+from ivm.sql.syntax import TOO_DEEP, Parameters, no_statement, spaced, syntax_error, with_parameters
 from ivm.sql.system import pg_functions, session
 from ivm.sql.system.settings import BEGINS, SHOWN, command, mark, pieces
 from pagestore.errors import DependantsError, PagestoreError

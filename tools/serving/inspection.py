@@ -293,10 +293,7 @@ class Inspector:
             for name in ("relation", "key", "before", f"on {into}", f"on {branch}")
         ]
         conflicts = {"columns": columns, "rows": rows, "offset": 0, "total": len(found.conflicts)}
-        return {
-            **self._previewed(found.version, found.changes, commit),
-            "conflicts": conflicts,
-        }
+        return {**self._previewed(found.version, found.changes, commit), "conflicts": conflicts}
 
     def _previewed(
         self, version: int, tables: Mapping[str, pa.Table], commit: Callable[[ivm.Workspace], int]

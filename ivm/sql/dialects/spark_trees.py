@@ -489,13 +489,7 @@ def overlay(node: exp.Overlay) -> exp.Expr:
     """OVERLAY with PLACING and FROM."""
     size = node.args.get("for_") or duckdb("length(:r)", {"r": node.expression})
     return duckdb(
-        OVERLAY,
-        {
-            "s": _text(node.this),
-            "r": node.expression,
-            "n": node.args["from_"],
-            "m": size,
-        },
+        OVERLAY, {"s": _text(node.this), "r": node.expression, "n": node.args["from_"], "m": size}
     )
 
 

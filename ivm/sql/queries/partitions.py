@@ -49,13 +49,9 @@ def most_of(qualify: exp.Expr | None, nodes: list[exp.Window]) -> int:
         return MOST
     most = [MOST]
     for test in qualify.this.flatten() if isinstance(qualify.this, exp.And) else [qualify.this]:
-        limit = test.args.get("expression")
-        if (
-            isinstance(test, exp.EQ | exp.LTE | exp.LT)
-            and text_of(test.this) in texts
-            and isinstance(limit, exp.Literal)
-            and limit.is_int
-        ):
+        limit, is_most = test.args.get("expression"), isinstance(test, exp.EQ | exp.LTE | exp.LT)
+        is_most = is_most and text_of(test.this) in texts
+        if is_most and isinstance(limit, exp.Literal) and limit.is_int:
             most.append(int(limit.this) - isinstance(test, exp.LT))
     return max(1, min(most))
 
@@ -313,17 +309,17 @@ class Partition:
             self.builder.scan(far, none, row)
             moves, lacking = [(moved[: len(row)], there, body)], [Not(tuple(none.literals))]
         for keys, there, body in moves:
-            found = self.builder.scan(near.rows, body, there)[-1]
-            self.builder.rule(Atom(name, tuple(v.term for v in keys), (found.term,)), body)
+            moved = self.builder.scan(near.rows, body, there)
+            self.builder.rule(Atom(name, tuple(v.term for v in keys), (moved[-1].term,)), body)
         return self._with_default(name, near.rows, lacking, row, default)
 
     def _outermost(self, value: Typed, order: list[Typed], last: bool) -> Typed:
         """Return the value of the first or the last row of the partition."""
         near, groups = self._neighbours(order, [value], last), self.groups
         there, body = near.outermost()
-        found, name = self.builder.scan(near.rows, body, there)[-1], self.builder.helper()
+        name, row = self.builder.helper(), self.builder.scan(near.rows, body, there)
         keys = tuple(v.term for v in there[: len(groups)])
-        self.builder.rule(Atom(name, keys, (found.term,)), body)
+        self.builder.rule(Atom(name, keys, (row[-1].term,)), body)
         columns = (*near.rows.columns[: len(groups)], near.rows.columns[-1])
         result = Table(name, columns, (*range(len(groups)),), function=True)
         return self.builder.scan(result, self.body, groups)[-1]

@@ -36,15 +36,7 @@ from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
 from ivm.sql.queries.expressions import Subqueries, conjuncts
 from ivm.sql.queries.joins import Joins
-from ivm.sql.queries.scope import (
-    LAST,
-    Scope,
-    Source,
-    inner_query,
-    needs_of,
-    text_of,
-    unique,
-)
+from ivm.sql.queries.scope import LAST, Scope, Source, inner_query, needs_of, text_of, unique
 from ivm.sql.rules import Body, Builder, Schema, Table
 from ivm.sql.terms import Term, Typed
 from pagestore.host import KEYS_MAX, of_texts

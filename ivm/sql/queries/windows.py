@@ -32,24 +32,10 @@ from ivm.sql.queries.folds.aggregate import (
     wanted,
 )
 from ivm.sql.queries.partitions import STEPS, Partition, most_of, reaches_end
-from ivm.sql.queries.row_numbers import (
-    MOST,
-    copies,
-    numbered,
-)
+from ivm.sql.queries.row_numbers import MOST, copies, numbered
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Table
-from ivm.sql.terms import (
-    Call,
-    Lit,
-    Literal,
-    Term,
-    Test,
-    Typed,
-    Var,
-    substitute,
-    variables,
-)
+from ivm.sql.terms import Call, Lit, Literal, Term, Test, Typed, Var, substitute, variables
 from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL
 
 NUMBER = exp.column("number", "window row")  # the number of a row, as an expression of aggregates

@@ -17,29 +17,10 @@ from ivm.lang.ir import Value
 from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.expressions import Expressions
-from ivm.sql.queries.row_numbers import (
-    Key,
-    copies,
-    ordered_terms,
-    ordering,
-    parts_of,
-    without_null,
-)
+from ivm.sql.queries.row_numbers import Key, copies, ordered_terms, ordering, parts_of, without_null
 from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table
-from ivm.sql.terms import (
-    Atom,
-    Call,
-    Define,
-    Fold,
-    Lit,
-    Literal,
-    Rule,
-    Term,
-    Typed,
-    Var,
-    variables,
-)
+from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Rule, Term, Typed, Var, variables
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, NULL, SqlType
 
 
