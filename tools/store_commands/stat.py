@@ -5,17 +5,7 @@ column takes.
 import argparse
 from collections import Counter
 
-from ..cli.answers import (
-    answer,
-    common,
-    counted,
-    everything,
-    opened,
-    owner,
-    shown,
-    size,
-    table,
-)
+from ..cli.answers import answer, common, counted, everything, opened, owner, shown, size, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
