@@ -117,6 +117,8 @@ def compiled(
             for each in missing:
                 installed = _with(installed, each.saved, store)
                 block, layouts = installed.blocks[-1], installed.layouts
+                for rule in block.rules:
+                    assert rule.basis.sizes.keys() <= installed.program.predicates.keys()
                 each.compiled = (
                     block,
                     {n: layouts[n] for n in block.part.predicates if n in layouts},
@@ -161,7 +163,7 @@ def _with(installed: Installed, block: dict[str, Any], store: Relations) -> Inst
     orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
     rewrites = Rewrites(*(block.get(name, False) for name in Rewrites._fields))
     limits = tuple(block.get("limits", (None, None)))
-    options = Options(block["granularity"], block.get("maintenance", AUTO), limits)
+    options = Options(index(block["granularity"]), block.get("maintenance", AUTO), limits)
     bases = [_basis(*basis) for basis in block.get("bases", ())]
     saved = Saved(block["number"], orders, rewrites, bases)
     return with_block(block["text"], installed, store, block["name"], options, saved)
