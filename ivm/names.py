@@ -33,6 +33,9 @@ AMONG = "$among"  # in the names of helpers with the constants of a membership
 MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
 
 
+BESIDE = "sql_beside_"  # begins the name of what a question reads beside the tables
+
+
 def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
     """Return whether a relation is none of those that users named: one of a rewriting of rules, or
     of SQL's own.
@@ -48,6 +51,7 @@ def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
     part = re.fullmatch(r"(.*):part\d+", name, re.DOTALL)
     return (
         "$" in name
+        or name.startswith(BESIDE)
         or name in (ONE, *CLOCKS)
         or (part is not None and (blocks is None or part[1] in blocks))
     )

@@ -16,6 +16,7 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
+from ivm.names import BESIDE
 from ivm.sql import files
 from ivm.sql.beside import versions
 from ivm.sql.catalog import Catalog
@@ -27,7 +28,7 @@ from ivm.sql.system.session import PER_ROW, UNIFORM
 from ivm.sql.tables import create_bag
 from ivm.sql.types import BIGINT, DOUBLE, INTERVAL, UUID
 from pagestore.host import Column as Stored
-from pagestore.host import Type, of_numbers, of_texts
+from pagestore.host import Schema, Type, of_numbers, of_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,7 @@ def put_beside(reader: Reader, state: Any, node: exp.Expr) -> exp.Expr:
     for number, table in enumerate(list(node.find_all(exp.Table))):
         shown: list[Column]
         rows: Any
+        key = 0  # how many columns, the first ones, tell the rows apart, if that is known
         if (version := versions.version_of(table)) is not None:
             shown, rows = versions.rows_of(store, catalog, table, version)
         elif versions.is_changes(table):
@@ -50,15 +52,19 @@ def put_beside(reader: Reader, state: Any, node: exp.Expr) -> exp.Expr:
             shown, rows = files.rows_of(file, node, table)
             table.set("this", exp.to_identifier(Path(file.path).stem, quoted=True))
         elif relations.is_system(table):
-            shown, rows = relations.rows_of(catalog, table)
+            shown, rows, key = relations.rows_of(catalog, table)
         elif table.args.get("sample") or table.meta.get(PER_ROW):
             shown, rows = _drawn(reader, state, catalog, table)
         else:
             continue
-        name = f"sql_beside_{number}"
+        name = f"{BESIDE}{number}"
         columns = [replace(c, type=BIGINT) if c.type == INTERVAL else c for c in shown]
         stored = (Stored(c.name, Type.parse(c.type.store + "?" * c.nullable)) for c in columns)
-        create_bag(state, name, tuple(stored))
+        if key:
+            own = tuple(stored)
+            state.create(name, Schema(own, tuple(c.name for c in own[:key])))
+        else:
+            create_bag(state, name, tuple(stored))
         state[name].insert(rows)
         catalog.tables[name] = {"columns": [{"name": c.name, "type": str(c.type)} for c in columns]}
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))

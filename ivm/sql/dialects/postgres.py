@@ -365,6 +365,14 @@ def _at_path(node: exp.Expr) -> exp.Expr:
     return duckdb(f"{name}(:j, :p)", {"j": node.this, "p": steps})
 
 
+def name_column(table: exp.Table | exp.Unnest) -> None:
+    """Let the column of a function in FROM have the function's other name, if it has one."""
+    alias = table.args.get("alias")
+    is_call = isinstance(table, exp.Unnest) or isinstance(table.this, exp.Func)
+    if is_call and isinstance(alias, exp.TableAlias) and alias.this and not alias.columns:
+        alias.set("columns", [alias.this.copy()])
+
+
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node), exp.DPipe: _strict,
     exp.Like: like_with_backslash, exp.ILike: like_with_backslash, exp.Substring: _substring,

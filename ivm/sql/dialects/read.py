@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.optimizer.annotate_types import annotate_types
@@ -40,6 +39,7 @@ SCHEMAS = ("main", "public")  # names of the one schema
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
 SOURCE = "source"  # in the meta of a CREATE: its text and its dialect
 COMMAS_MAX = 600_000  # of one text, outside quotes
+ENDS = TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN, TokenType.SEMICOLON  # of a name after AS
 SYNTAX = (  # functions whose arguments have words between them
     "CAST", "TRY_CAST", "CEIL", "EXTRACT", "FLOOR", "GROUP_CONCAT", "LISTAGG", "OVERLAY",
     "POSITION", "STRING_AGG",
@@ -118,10 +118,20 @@ def _parsed(text: str, dialect: str) -> list[exp.Expr]:
     found = (
         syntax.parsed(text, dialect)
         if dialect == "duckdb"
-        else sqlglot.parse(text, dialect=_grammar(dialect))
+        else _parsed_without_functions(text, dialect)
     )
     # a remark alone does nothing
     return [_plain(one) for one in found if not isinstance(one, exp.Semicolon | None)]
+
+
+def _parsed_without_functions(text: str, dialect: str) -> list[exp.Expr | None]:
+    grammar = Dialect.get_or_raise(_grammar(dialect))
+    tokens = grammar.tokenize(text)
+    for before, token, after in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
+        ends = after is None or after.token_type in ENDS
+        if (before.token_type, token.token_type) == (TokenType.ALIAS, TokenType.SELECT) and ends:
+            token.token_type = TokenType.VAR  # a name, which PostgreSQL takes after AS
+    return grammar.parser().parse(tokens, text)
 
 
 def _is_shifted(node: exp.Bracket) -> bool:
@@ -165,6 +175,8 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
             and not one.args.get("catalog")
         ):
             one.set("db", None)
+        elif dialect == "postgres" and isinstance(one, exp.Table | exp.Unnest):
+            postgres.name_column(one)
     regroup_maps(nodes)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(command_text(node))):
         (node,) = _parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)

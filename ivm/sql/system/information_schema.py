@@ -23,6 +23,7 @@ from ivm.sql.system.objects import (
 from ivm.sql.system.postgres_types import postgres_type
 
 Row = tuple[Any, ...]
+RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 KEYS = (PRIMARY, UNIQUE, FOREIGN)
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "FLOAT": 24, "DOUBLE": 53}
 
@@ -64,7 +65,21 @@ def _typed(column: Column, told: Told) -> Row:
     fraction = 6 if type_.name in ("TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE") else None
     base = 10 if type_.is_decimal else 2 if bits else None
     null = "YES" if column.nullable else "NO"
-    return null, name, None, None, digits, base, scale, fraction, own.name, "NO", "NEVER", "YES"
+    return (
+        null,
+        name,
+        None,
+        None,
+        digits,
+        base,
+        scale,
+        fraction,
+        own.name,
+        "pg_catalog",
+        "NO",
+        "NEVER",
+        "YES",
+    )
 
 
 def _views(told: Told) -> list[Row]:
@@ -143,7 +158,7 @@ RELATIONS: Relations = {
         "table_catalog table_schema table_name column_name ordinal_position:INTEGER column_default "
         "is_nullable data_type character_maximum_length:INTEGER character_octet_length:INTEGER "
         "numeric_precision:INTEGER numeric_precision_radix:INTEGER numeric_scale:INTEGER "
-        "datetime_precision:INTEGER udt_name is_identity is_generated is_updatable",
+        "datetime_precision:INTEGER udt_name udt_schema is_identity is_generated is_updatable",
         _columns,
     ),
     "views": (
@@ -170,6 +185,14 @@ RELATIONS: Relations = {
     ),
     "check_constraints": (
         "constraint_catalog constraint_schema constraint_name check_clause", _check_constraints,
+    ),
+    "role_table_grants": (
+        "grantor grantee table_catalog table_schema table_name privilege_type is_grantable",
+        lambda told: [
+            (USER, USER, DATABASE, told.schema, one.name, right, "YES")
+            for one in told.objects
+            for right in RIGHTS[: 4 if one.kind == TABLE else 1]
+        ],
     ),
     "routines": ("routine_catalog routine_schema routine_name routine_type data_type", None),
     "sequences": ("sequence_catalog sequence_schema sequence_name data_type", None),

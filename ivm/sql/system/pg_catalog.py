@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from sqlglot.dialects.postgres import Postgres
+
 from ivm.sql.system.objects import (
     DATABASE,
     FOREIGN,
@@ -20,7 +22,7 @@ from ivm.sql.system.objects import (
     Relations,
     Told,
 )
-from ivm.sql.system.postgres_types import TYPES, modifier, postgres_type
+from ivm.sql.system.postgres_types import ARRAY_IN, TYPES, modifier, postgres_type
 from ivm.sql.system.settings import VALUES
 
 Row = tuple[Any, ...]
@@ -61,7 +63,7 @@ def _has_index(one: Constraint) -> bool:
 
 
 def _classes(told: Told) -> list[Row]:
-    oids, found = numbers(told), list[Row]()
+    oids, rows = numbers(told), list[Row]()
     foreign = [one for table in told.objects for one in table.constraints if one.target]
     bound = {oids[one.target] for one in foreign if one.target in oids}
     bound |= {oids[one.name] for one in told.objects if any(c.target for c in one.constraints)}
@@ -69,18 +71,18 @@ def _classes(told: Told) -> list[Row]:
         indexed = any(map(_has_index, one.constraints))
         shared = one.kind == VIEW
         checks = sum(own.kind == "c" for own in one.constraints)
-        found.append(
+        rows.append(
             (oids[one.name], one.name, PUBLIC, OWNER, HEAP * (one.kind != VIEW), one.kind,
              len(one.columns), checks, indexed, shared, True)
         )  # fmt: skip
-    found += [
+    rows += [
         (oid, one.name, PUBLIC, OWNER, BTREE, "i", len(one.columns), 0, False, False, True)
         for _, one, oid in _constraints(told)
         if _has_index(one)
     ]
     none = (False, False, False, "p", "d", 0, 0, -1.0, None, None, None, 0, 0)
     queries = {oids[one.name]: one.query or None for one in told.objects}
-    return [(*row, 0, 0, 0, row[0] in bound, *none, queries.get(row[0])) for row in found]
+    return [(*row, 0, 0, 0, row[0] in bound, *none, queries.get(row[0])) for row in rows]
 
 
 def _attributes(told: Told) -> list[Row]:
@@ -105,15 +107,20 @@ def _defaults(told: Told) -> list[Row]:
     ]
 
 
-def _places(table: Object, names: list[str] | tuple[str, ...]) -> str:
-    """Return the numbers of columns as PostgreSQL writes a list of them."""
+def _places(table: Object, names: list[str] | tuple[str, ...]) -> list[int]:
+    """Return the numbers of columns."""
     known = [c.name.lower() for c in table.columns]
-    return " ".join(str(known.index(n.lower()) + 1) for n in names if n.lower() in known)
+    return [known.index(n.lower()) + 1 for n in names if n.lower() in known]
+
+
+def _listed(places: list[int]) -> str:
+    """Return a list as a column of lists has it."""
+    return ", ".join(map(str, places))
 
 
 def _constraint_rows(told: Told) -> list[Row]:
     oids, by_name = numbers(told), {one.name: one for one in told.objects}
-    found = []
+    rows = []
     for table, one, oid in _constraints(told):
         there = by_name.get(one.target)
         index = oid if _has_index(one) else 0
@@ -122,21 +129,22 @@ def _constraint_rows(told: Told) -> list[Row]:
             for key in there.constraints:
                 if _has_index(key) and sorted(key.columns) == wanted:
                     index = oids[f"{there.name}:{key.name}"]
-        found.append(
+        rows.append(
             (oid, one.name, PUBLIC, one.kind, False, False, True, oids[table.name], 0, index, 0,
              oids.get(one.target, 0), "a", "a", "s", True, 0, True,
-             f"{{{_places(table, one.columns).replace(' ', ',')}}}",
-             f"{{{_places(there, one.target_columns).replace(' ', ',')}}}" if there else None,
-             one.text)
+             _listed(_places(table, one.columns)),
+             _listed(_places(there, one.target_columns)) if there else None, one.text)
         )  # fmt: skip
-    return found
+    return rows
 
 
 def _indices(told: Told) -> list[Row]:
     oids = numbers(told)
     return [
         (oid, oids[table.name], len(one.columns), len(one.columns), True, one.kind == PRIMARY,
-         False, True, False, True, False, True, True, False, _places(table, one.columns), "0", None,
+         False, True, False, True, False, True, True, False,
+         " ".join(map(str, _places(table, one.columns))),
+         _listed([0] * len(one.columns)), None,
          None, f"CREATE UNIQUE INDEX {one.name} ON {told.schema}.{table.name} USING btree "
          f"({', '.join(one.columns)})")
         for table, one, oid in _constraints(told)
@@ -144,15 +152,20 @@ def _indices(told: Told) -> list[Row]:
     ]  # fmt: skip
 
 
+def _words() -> list[str]:
+    """Return the words that PostgreSQL's SQL gives a meaning."""
+    return sorted({word.lower() for word in Postgres.Tokenizer.KEYWORDS if word.isalpha()})
+
+
 def _types(_: Told) -> list[Row]:
     plain = [
         (t.oid, t.name, SYSTEM, OWNER, t.size, t.size in (1, 2, 4, 8), "b", t.category, ",", 0, 0,
-         t.array, False, 0, -1, 0, None, 0, True)
+         t.array, False, 0, -1, 0, None, 0, True, 0)
         for t in TYPES
     ]  # fmt: skip
     lists = [
         (t.array, f"_{t.name}", SYSTEM, OWNER, -1, False, "b", "A", ",", 0, t.oid, 0, False, 0, -1,
-         0, None, 0, True)
+         0, None, 0, True, ARRAY_IN)
         for t in TYPES
     ]  # fmt: skip
     return [*plain, *lists]
@@ -193,24 +206,27 @@ RELATIONS: Relations = {
         f"{_OID} conname connamespace:BIGINT contype condeferrable:BOOLEAN condeferred:BOOLEAN "
         "convalidated:BOOLEAN conrelid:BIGINT contypid:BIGINT conindid:BIGINT conparentid:BIGINT "
         "confrelid:BIGINT confupdtype confdeltype confmatchtype conislocal:BOOLEAN "
-        "coninhcount:INTEGER connoinherit:BOOLEAN conkey confkey definition",
+        "coninhcount:INTEGER connoinherit:BOOLEAN conkey:SMALLINT[] confkey:SMALLINT[] definition",
         _constraint_rows,
     ),
     "pg_index": (
         "indexrelid:BIGINT indrelid:BIGINT indnatts:INTEGER indnkeyatts:INTEGER "
         "indisunique:BOOLEAN indisprimary:BOOLEAN indisexclusion:BOOLEAN indimmediate:BOOLEAN "
         "indisclustered:BOOLEAN indisvalid:BOOLEAN indcheckxmin:BOOLEAN indisready:BOOLEAN "
-        "indislive:BOOLEAN indisreplident:BOOLEAN indkey indoption indexprs indpred definition",
+        "indislive:BOOLEAN indisreplident:BOOLEAN indkey indoption:BIGINT[] indexprs indpred definition",
         _indices,
     ),
     "pg_type": (
         f"{_OID} typname typnamespace:BIGINT typowner:BIGINT typlen:INTEGER typbyval:BOOLEAN "
         "typtype typcategory typdelim typrelid:BIGINT typelem:BIGINT typarray:BIGINT "
         "typnotnull:BOOLEAN typbasetype:BIGINT typtypmod:INTEGER typcollation:BIGINT typdefault "
-        "typndims:INTEGER typisdefined:BOOLEAN",
+        "typndims:INTEGER typisdefined:BOOLEAN typinput:BIGINT",
         _types,
     ),
-    "pg_am": (f"{_OID} amname amtype", lambda told: [(HEAP, "heap", "t"), (BTREE, "btree", "i")]),
+    "pg_am": (
+        f"{_OID} amname amtype amcanorder:BOOLEAN",
+        lambda told: [(HEAP, "heap", "t", False), (BTREE, "btree", "i", True)],
+    ),
     "pg_database": (
         f"{_OID} datname datdba:BIGINT encoding:INTEGER datcollate datctype datistemplate:BOOLEAN "
         "datallowconn:BOOLEAN daticulocale datlocprovider datacl dattablespace:BIGINT",
@@ -255,7 +271,9 @@ RELATIONS: Relations = {
     "pg_collation": (f"{_OID} collname collnamespace:BIGINT collisdeterministic:BOOLEAN", None),
     "pg_description": ("objoid:BIGINT classoid:BIGINT objsubid:INTEGER description", None),
     "pg_enum": (f"{_OID} enumtypid:BIGINT enumsortorder:DOUBLE enumlabel", None),
-    "pg_extension": (f"{_OID} extname extnamespace:BIGINT extversion", None),
+    "pg_extension": (
+        f"{_OID} extname extnamespace:BIGINT extversion extconfig:BIGINT[]", None
+    ),
     "pg_inherits": (
         "inhrelid:BIGINT inhparent:BIGINT inhseqno:INTEGER inhdetachpending:BOOLEAN", None
     ),
@@ -265,20 +283,58 @@ RELATIONS: Relations = {
         None,
     ),
     "pg_proc": (
-        f"{_OID} proname pronamespace:BIGINT prokind prorettype:BIGINT proargtypes", None
+        f"{_OID} proname pronamespace:BIGINT proowner:BIGINT prolang:BIGINT prokind "
+        "prorettype:BIGINT proargtypes proargnames proargmodes proallargtypes proargdefaults "
+        "provariadic:BIGINT proretset:BOOLEAN pronargs:INTEGER prosrc",
+        None,
+    ),
+    **dict.fromkeys(
+        ("pg_stat_all_tables", "pg_stat_user_tables"),
+        ("relid:BIGINT schemaname relname n_live_tup:BIGINT n_dead_tup:BIGINT", None),
+    ),
+    "pg_stat_activity": (
+        "datid:BIGINT datname pid:INTEGER usename application_name state query", None
+    ),
+    "pg_stat_database": ("datid:BIGINT datname numbackends:INTEGER", None),
+    "pg_locks": ("locktype database:BIGINT relation:BIGINT pid:INTEGER mode granted:BOOLEAN", None),
+    "pg_language": (f"{_OID} lanname lanowner:BIGINT lanispl:BOOLEAN", None),
+    "pg_operator": (f"{_OID} oprname oprnamespace:BIGINT oprleft:BIGINT oprright:BIGINT", None),
+    "pg_cast": (f"{_OID} castsource:BIGINT casttarget:BIGINT castfunc:BIGINT", None),
+    "pg_rules": ("schemaname tablename rulename definition", None),
+    "pg_event_trigger": (f"{_OID} evtname evtevent evtowner:BIGINT evtenabled", None),
+    "pg_foreign_server": (f"{_OID} srvname srvowner:BIGINT srvfdw:BIGINT srvoptions", None),
+    "pg_foreign_table": ("ftrelid:BIGINT ftserver:BIGINT ftoptions", None),
+    "pg_index_keys": (
+        "place indexrelid:BIGINT n:INTEGER x:INTEGER name",
+        lambda told: [
+            (f"{oid}.{n}", oid, n, place, name)
+            for table, one, oid in _constraints(told)
+            if _has_index(one)
+            for n, (place, name) in enumerate(zip(_places(table, one.columns), one.columns, strict=True), 1)
+        ],
+    ),
+    "pg_get_keywords": (
+        "word catcode catdesc",
+        lambda told: [(word, "U", "unreserved") for word in _words()],
     ),
     "pg_publication": (f"{_OID} pubname puballtables:BOOLEAN", None),
     "pg_publication_namespace": ("pnpubid:BIGINT pnnspid:BIGINT", None),
     "pg_publication_rel": ("prpubid:BIGINT prrelid:BIGINT prqual prattrs", None),
     "pg_range": ("rngtypid:BIGINT rngsubtype:BIGINT", None),
     "pg_rewrite": (f"{_OID} ev_class:BIGINT rulename ev_type", None),
-    "pg_depend": ("objid:BIGINT refobjid:BIGINT refobjsubid:INTEGER deptype classid:BIGINT", None),
-    "pg_sequence": ("seqrelid:BIGINT seqtypid:BIGINT", None),
+    "pg_depend": (
+        "objid:BIGINT refobjid:BIGINT refobjsubid:INTEGER deptype classid:BIGINT "
+        "refclassid:BIGINT objsubid:INTEGER",
+        None,
+    ),
+    "pg_sequence": ("seqrelid:BIGINT seqtypid:BIGINT seqstart:BIGINT", None),
     "pg_shdescription": ("objoid:BIGINT classoid:BIGINT description", None),
     "pg_statistic_ext": (
         f"{_OID} stxrelid:BIGINT stxnamespace:BIGINT stxname stxkind stxstattarget:INTEGER", None
     ),
     "pg_trigger": (
-        f"{_OID} tgrelid:BIGINT tgname tgenabled tgisinternal:BOOLEAN tgparentid:BIGINT", None
+        f"{_OID} tgrelid:BIGINT tgname tgenabled tgisinternal:BOOLEAN tgparentid:BIGINT "
+        "tgfoid:BIGINT tgtype:INTEGER",
+        None,
     ),
 }  # fmt: skip

@@ -4,14 +4,17 @@ relations here.
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from ivm.sql.naming.names import output_name
 from ivm.sql.system.objects import DIALECT
-from ivm.sql.system.postgres_types import NUMERIC, TYPES
+from ivm.sql.system.postgres_types import ARRAY_IN, NUMERIC, TYPES
 from ivm.sql.system.relations import is_empty, is_system
+from ivm.sql.system.session import BESIDE
 
 TRUE = (
     "pg_table_is_visible pg_type_is_visible pg_function_is_visible pg_operator_is_visible "
@@ -24,6 +27,14 @@ NOTHING = (
 FIRST = "pg_get_expr quote_ident pg_get_ruledef"  # which are their first argument
 NULLS = ("reloptions", "relacl", "nspacl", "datacl", "attacl", "polroles", "prattrs", "stxkind")
 TEXT = exp.DataType.build("TEXT")
+PLAIN_LIST = re.compile(r"\{([^{}]*)\}")  # as PostgreSQL writes a list of texts or numbers
+
+
+def _length(items: exp.Expr) -> exp.Expr:
+    """Return how many items a list has, as a number if it is written out."""
+    if isinstance(items, exp.Array):
+        return exp.Literal.number(len(items.expressions))
+    return exp.ArraySize(this=items.copy())
 
 
 def _text(value: str) -> exp.Expr:
@@ -48,6 +59,14 @@ def _looked_up(table: str, key: str, value: str, what: exp.Expr) -> exp.Expr:
     inner = exp.select(*named).from_(relation, copy=False).subquery("system_rows", copy=False)
     where = exp.EQ(this=exp.column("system_key", "system_rows"), expression=what.copy())
     return exp.Subquery(this=exp.select("system_value").from_(inner).where(where))
+
+
+def _of_index(oid: exp.Expr, number: exp.Expr | None = None) -> exp.Expr:
+    """Return the text that would create an index, or the name of one of its columns."""
+    if number is None or number.name == "0":
+        return _looked_up("pg_index", "indexrelid", "definition", oid)
+    parts = [exp.cast(oid.copy(), "TEXT"), _text("."), exp.cast(number.copy(), "TEXT")]
+    return _looked_up("pg_index_keys", "place", "name", exp.Concat(expressions=parts))
 
 
 def _format_type(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
@@ -82,13 +101,20 @@ CALLS: dict[str, Callable[..., exp.Expr]] = {
     "pg_get_userbyid": lambda *_: _text("ivm"),
     "pg_encoding_to_char": lambda *_: _text("UTF8"),
     "pg_size_pretty": lambda *_: _text("0 bytes"),
-    "pg_get_keywords": lambda *_: _null(),
+    "array_lower": lambda *_: exp.Literal.number(1),
+    "array_upper": lambda first, *_: _length(first),
     **dict.fromkeys(
-        ("pg_relation_size", "pg_table_size", "pg_total_relation_size", "pg_database_size"),
+        (
+            "pg_stat_get_numscans",
+            "pg_relation_size",
+            "pg_table_size",
+            "pg_total_relation_size",
+            "pg_database_size",
+        ),
         lambda *_: exp.Literal.number(0),
     ),
     "format_type": _format_type,
-    "pg_get_indexdef": lambda oid, *_: _looked_up("pg_index", "indexrelid", "definition", oid),
+    "pg_get_indexdef": lambda oid, *more: _of_index(oid, *more[:1]),
     "pg_get_constraintdef": lambda oid, *_: _looked_up("pg_constraint", "oid", "definition", oid),
     "pg_get_viewdef": lambda oid, *_: _looked_up("pg_class", "oid", "definition", oid),
     "pg_partition_ancestors": lambda oid, *_: exp.Cast(
@@ -107,35 +133,136 @@ PLAIN = {"name": "TEXT", "oid": "BIGINT", '"char"': "TEXT", "char": "TEXT"}
 
 def simplify(node: exp.Expr, nodes: Sequence[exp.Expr]) -> None:
     """Put a question about `pg_catalog` in terms of its relations; `nodes` are all its parts."""
-    asks = any(isinstance(one, exp.Table) and is_system(one) for one in nodes)
-    for one in nodes:
-        if isinstance(one, exp.Cast) and (found := _cast(one)) is not None:
-            one.replace(found)
-    if not asks:
+    for part in nodes:
+        if isinstance(part, exp.Cast):
+            _cast(part)
+        elif isinstance(part, exp.Table) and part.this.name.lower() == "pg_get_keywords":
+            part.set("this", exp.to_identifier("pg_get_keywords"))
+    if not any(is_system(part) for part in node.find_all(exp.Table)):
         return
-    for select in [*node.find_all(exp.Select)]:
+    node.meta[BESIDE] = True
+    for part in [*node.find_all(exp.Anonymous)]:
+        _split(part)
+    for part in [*node.find_all(exp.Dot)]:
+        _part_of_key(part)
+    for part in [*node.find_all(exp.Anonymous)]:
+        if part.name.lower() == "_pg_expandarray":
+            _key_of(part, "x")
+    for select in [*node.find_all(exp.Select)][::-1]:  # what is within another before it
         _empty(select)
-    for one in [*node.walk(bfs=False)][::-1]:  # what is within a call before the call
-        if isinstance(one, exp.Operator) and str(one.args["operator"]).endswith(".~"):
-            one.replace(exp.RegexpLike(this=one.this, expression=one.expression))
-        elif isinstance(one, exp.Collate):
-            one.replace(one.this)
-        elif isinstance(one, exp.Anonymous | exp.ArrayToString):
-            name = one.name.lower() if isinstance(one, exp.Anonymous) else "array_to_string"
-            given = one.expressions if isinstance(one, exp.Anonymous) else [one.this]
-            is_list = name == "array" and isinstance(given[0], exp.Query)
-            if is_list or (name == "array_to_string" and _is_null(given[0])):
-                one.replace(_null())
-            elif call := CALLS.get(name):
-                one.replace(call(*given))
+    for part in [*node.walk(bfs=False)][::-1]:  # what is within a call before the call
+        _call(part)
+
+
+def _call(node: exp.Expr) -> None:
+    """Let a call, or an operator, be what it means here."""
+    if isinstance(node, exp.Operator) and str(node.args["operator"]).endswith(".~"):
+        node.replace(exp.RegexpLike(this=node.this, expression=node.expression))
+    elif isinstance(node, exp.Collate):
+        node.replace(node.this)
+    elif isinstance(node, exp.Anonymous | exp.ArrayToString):
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else "array_to_string"
+        given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+        is_list = name == "array" and isinstance(given[0], exp.Query)
+        if is_list or (name == "array_to_string" and _is_null(given[0])):
+            node.replace(_null())
+        elif call := CALLS.get(name):
+            node.replace(call(*given))
+
+
+def _split(call: exp.Anonymous) -> None:
+    """Let a text that is taken apart be a list, and one in FROM a table of one row."""
+    name, given = call.name.lower(), call.expressions
+    if name not in ("string_to_array", "parse_ident") or not all(each.is_string for each in given):
+        return
+    if name == "parse_ident":
+        parts = [p.strip('"') if '"' in p else p.lower() for p in given[0].name.split(".")]
+    elif given[0].name and given[1].name:
+        parts = given[0].name.split(given[1].name)
+    else:
+        return
+    items = exp.Array(expressions=[*map(_text, parts)])
+    table = call.parent
+    if not isinstance(table, exp.Table):
+        call.replace(items)
+    elif alias := table.alias:
+        table.replace(exp.select(exp.alias_(items, alias)).subquery(alias, copy=False))
+
+
+def _part_of_key(node: exp.Dot) -> None:
+    """Let `(information_schema._pg_expandarray(i.indkey)).n`, and `.x` of such a value that has
+    a name, be a column of a relation.
+    """
+    part = node.expression.name.lower()
+    if part not in ("n", "x") or not isinstance(node.this, exp.Paren):
+        return
+    inner = node.this.this
+    if isinstance(inner, exp.Column):
+        node.replace(inner)
+    elif isinstance(inner, exp.Dot | exp.Anonymous):
+        _key_of(inner, part)
+        node.replace(node.this.this)
+
+
+def _key_of(call: exp.Expr, part: str) -> None:
+    """Let a call that gives a row for each column of an index be a join with `pg_index_keys`."""
+    whole = call.parent if isinstance(call.parent, exp.Dot) else call
+    index = call.find(exp.Column)
+    select = call.parent_select
+    if index is None or not isinstance(select, exp.Select):
+        return
+    keys = "system_keys"
+    if all(join.alias_or_name != keys for join in select.args.get("joins") or ()):
+        relation = exp.alias_(exp.to_table("pg_catalog.pg_index_keys"), keys, table=True)
+        relation.meta[DIALECT] = "postgres"
+        same = exp.EQ(
+            this=exp.column("indexrelid", keys),
+            expression=exp.column("indexrelid", index.table),
+        )
+        select.join(relation, on=same, copy=False)
+    column = exp.column(part, keys)
+    whole.replace(exp.alias_(column, part) if isinstance(whole.parent, exp.Select) else column)
 
 
 def _is_null(node: exp.Expr) -> bool:
     """Return whether a value follows from options or rights, which nothing here has."""
-    return any(one.name.lower() in NULLS for one in node.find_all(exp.Column))
+    return any(column.name.lower() in NULLS for column in node.find_all(exp.Column))
 
 
-def _cast(node: exp.Cast) -> exp.Expr | None:
+def _items(node: exp.Cast) -> list[exp.Expr] | None:
+    """Return the items of the list that `'{a,b}'::text[]` is."""
+    types = node.to.expressions
+    if not node.to.is_type(exp.DataType.Type.ARRAY) or not types or not node.this.is_string:
+        return None
+    if not (plain := PLAIN_LIST.fullmatch(node.this.name)):
+        return None
+    values = next(csv.reader([plain[1]], skipinitialspace=True, escapechar="\\"), [])
+    shown = [exp.null() if item == "NULL" else _text(item) for item in values]
+    return [exp.cast(item, types[0].copy()) for item in shown]
+
+
+def _put_list(node: exp.Cast, items: list[exp.Expr]) -> None:
+    """Let a list be written out; `x <> ALL (list)` and `x = ANY (list)` look for x among its
+    items.
+    """
+    among = node.find_ancestor(exp.All, exp.Any)
+    whole = among.parent if among is not None and among.this.unnest() is node else None
+    if items and isinstance(whole, exp.NEQ if isinstance(among, exp.All) else exp.EQ):
+        among_items = exp.In(this=whole.this, expressions=items)
+        whole.replace(exp.Not(this=among_items) if isinstance(among, exp.All) else among_items)
+    else:
+        node.replace(exp.cast(exp.Array(expressions=items), node.to.copy()))
+
+
+def _cast(node: exp.Cast) -> None:
+    """Let a cast to one of PostgreSQL's own types, or of the text of a list, be what it is here."""
+    if (items := _items(node)) is not None:
+        _put_list(node, items)
+    elif (found := _meaning(node)) is not None:
+        node.replace(found)
+
+
+def _meaning(node: exp.Cast) -> exp.Expr | None:
     """Return what a cast to one of PostgreSQL's own types is here."""
     is_own = isinstance(node.to, exp.ObjectIdentifier | exp.PseudoType)
     kind = node.to.this if is_own else node.to.args.get("kind")
@@ -144,6 +271,8 @@ def _cast(node: exp.Cast) -> exp.Expr | None:
     word = (kind.name if isinstance(kind, exp.Expr) else str(kind)).lower().rpartition(".")[2]
     if word in ("text", *PLAIN):
         return exp.Cast(this=node.this, to=exp.DataType.build(PLAIN.get(word, "TEXT")))
+    if word == "regproc" and node.this.name.endswith("array_in"):
+        return exp.Literal.number(ARRAY_IN)
     if word not in NAMES:
         return None
     table, name = NAMES[word]
@@ -168,14 +297,14 @@ def _empty(select: exp.Select) -> None:
     """
     source = select.args.get("from_")
     tables = [source.this] if source else []
-    tables += [one.this for one in select.args.get("joins") or () if not one.side]
-    lacks = any(isinstance(one, exp.Table) and is_empty(one) for one in tables)
+    tables += [part.this for part in select.args.get("joins") or () if not part.side]
+    lacks = any(isinstance(part, exp.Table) and is_empty(part) for part in tables)
     if not lacks or select.args.get("group") or select.is_star:
         return
-    if any(one.parent_select is select for one in select.find_all(exp.AggFunc)):
+    if any(part.parent_select is select for part in select.find_all(exp.AggFunc)):
         return
-    names = [output_name(one) or f"column{n}" for n, one in enumerate(select.expressions)]
-    select.set("expressions", [exp.alias_(_null(), name, quoted=True) for name in names])
+    names = [output_name(part) or f"column{n}" for n, part in enumerate(select.expressions)]
+    select.set("expressions", [exp.alias_(exp.null(), name, quoted=True) for name in names])
     for part in ("from_", "joins", "order"):
         select.set(part, None)
     select.set("where", exp.Where(this=exp.false()))

@@ -53,6 +53,9 @@ BY_NAME = {
 }  # fmt: skip
 
 
+ARRAY_IN = 750  # the oid of the function that reads a list, by which clients know types of lists
+
+
 def postgres_type(type_: SqlType) -> PostgresType:
     """Return PostgreSQL's type of a column's values; of a list that of its lists."""
     if type_.element is not None:

@@ -9,6 +9,7 @@ A column without a type is a text.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -44,8 +45,10 @@ def is_empty(table: exp.Table) -> bool:
     return is_system(table) and SCHEMAS[_schema(table)].get(table.name.lower(), ("", 0))[1] is None
 
 
-def rows_of(catalog: Catalog, table: exp.Table) -> tuple[list[Column], list[tuple[Any, ...]]]:
-    """Return the columns and rows of a system's relation.  Raises SqlError for an unknown one."""
+def rows_of(catalog: Catalog, table: exp.Table) -> tuple[list[Column], list[tuple[Any, ...]], int]:
+    """Return the columns and rows of a system's relation, and how many of its first columns tell
+    the rows apart.  Raises SqlError for an unknown one.
+    """
     schema = _schema(table)
     if (own := SCHEMAS[schema].get(table.name.lower())) is None:
         raise SqlError(f"{schema} has no {table.name}{nearest(table.name, SCHEMAS[schema])}", table)
@@ -55,4 +58,8 @@ def rows_of(catalog: Catalog, table: exp.Table) -> tuple[list[Column], list[tupl
         name, _, type_ = one.partition(":")
         columns.append(Column(name, parsed(type_) if type_ else VARCHAR, True))
     told = Told(objects(catalog), table.meta.get(DIALECT, "duckdb"))
-    return columns, rows(told) if rows else []
+    found = rows(told) if rows else []
+    key = next(n for n in range(1, 1 + len(columns)) if len({r[:n] for r in found}) == len(found))
+    for n in range(key):
+        columns[n] = replace(columns[n], nullable=False)
+    return columns, found, key

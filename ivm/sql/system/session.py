@@ -131,6 +131,8 @@ def _is_beside(table: exp.Table) -> bool:
 def _value(node: exp.Expr, said: Said, asks: bool) -> exp.Expr | None:
     """Return what a part of a statement is a constant for; None for any other."""
     name = called(node)
+    if name is None and said.dialect == "postgres" and node.sql() == "user":
+        name = "user"  # a word of the language there
     if name == "current_setting" and (setting := VALUES.get(node.expressions[0].name.lower())):
         return exp.Literal.string(setting)
     if name == "set_config":
@@ -138,7 +140,8 @@ def _value(node: exp.Expr, said: Said, asks: bool) -> exp.Expr | None:
         return given
     if name in CHANCE and _is_of_rows(node):
         return _drawn(node, UNIFORM[0] if name in UNIFORM else name) if asks else None
-    if name not in _BY_NAME or (isinstance(node, exp.Anonymous) and node.expressions):
+    given_more = isinstance(node, exp.Anonymous) and node.expressions and name != "current_schemas"
+    if name not in _BY_NAME or given_more:
         return None
     found = literal(_BY_NAME[name](said))
     return exp.Cast(this=found, to=exp.DataType.build("DOUBLE")) if name in UNIFORM else found

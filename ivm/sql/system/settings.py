@@ -22,7 +22,7 @@ VALUES = {  # what holds here
     "default_transaction_isolation": "serializable", "default_transaction_read_only": "off",
     "idle_in_transaction_session_timeout": "0", "in_hot_standby": "off",
     "integer_datetimes": "on", "intervalstyle": "postgres", "is_superuser": "on",
-    "lc_collate": "C", "lc_ctype": "C", "lock_timeout": "0", "max_identifier_length": "63",
+    "lc_collate": "C", "lc_ctype": "C", "lock_timeout": "0", "max_identifier_length": "63", "max_index_keys": "32",
     "names": "UTF8", "row_security": "off", "search_path": "public", "server_encoding": "UTF8",
     "server_version": "15.0", "server_version_num": "150000", "session_authorization": "ivm",
     "standard_conforming_strings": "on", "statement_timeout": "0", "time_zone": "UTC",
