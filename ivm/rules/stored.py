@@ -5,7 +5,7 @@ relations that they read, and the trees that they need.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from operator import index
@@ -51,6 +51,7 @@ ANOTHER = (
     "another release installed rules in this store, and what it stores for them is not what "
     f"this one would; {REMEDY}"
 )
+ASKED_MAX = 64  # of what is read and edited, for which the rules of a version are at hand
 OTHERS_MAX = 16  # versions whose rules are kept, of branches and older ones
 DAMAGED = LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError
 # the property that holds the sizes of sensitivity indices when they were last built
@@ -257,6 +258,7 @@ class VersionRules:
         self.whole = None if saved.blocks else Installed()  # once all are compiled
         # the names of some blocks, with their rules
         self._some: tuple[frozenset[str], Installed] | None = None
+        self._asked: dict[Hashable, Installed] = {}  # what `some` has returned
 
     def all(self, source: Snapshot | Transaction) -> Installed:
         """Return all rules, compiled if they are not.  Raises RuleError, IvmError, EditError."""
@@ -270,6 +272,17 @@ class VersionRules:
         """Return at least the rules that `KnownRules.some` says."""
         if self.whole is not None or not self.are_linked:
             return self.all(source)
+        asked = (*read,), (*edited,)
+        if (installed := self._asked.get(asked)) is None:
+            installed = self._compiled(source, *asked)
+            if len(self._asked) >= ASKED_MAX:
+                self._asked.clear()
+            self._asked[asked] = installed
+        return installed
+
+    def _compiled(
+        self, source: Snapshot | Transaction, read: Sequence[str], edited: Sequence[str]
+    ) -> Installed:
         known, installed = self._some or (frozenset[str](), None)
         needed = self.needed(read, edited) | known
         if installed is None or needed != known:
@@ -279,6 +292,8 @@ class VersionRules:
                 self._some = None
                 return self.all(source)  # which says what is wrong, if anything is
             self._some = frozenset(needed), installed
+            if len(needed) == len(self.saved.blocks):
+                self.whole = installed
         return installed
 
     def part(self, txn: Transaction, blocks: Iterable[str]) -> Installed:
