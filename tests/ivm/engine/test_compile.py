@@ -133,12 +133,12 @@ def walked():
 
 def test_no_pass_calls_back_up_and_each_text_is_parsed_once():
     """A block of an opened store, too; of a transaction only what a decorator and two registered
-    functions call.
+    functions call, and the committer of a mode of sync.
     """
     found, above = walked()
     climbs = {name: walk.climbs(above) for name, walk in found.items()}
     assert climbs["a text to plans"] == climbs["a store to rules"] == []
-    assert len(climbs["a delta to rows"]) <= 3
+    assert len(climbs["a delta to rows"]) <= 4
     parses = {name: walk.parses for name, walk in found.items()}
     assert (parses["a text to plans"], parses["a text to rows"], parses["a store to rules"]) == (
         1,
