@@ -57,7 +57,7 @@ class Walk(NamedTuple):
 
     @property
     def parses(self) -> int:
-        """The texts that were parsed."""
+        """How often the parser was asked for a text's statements, of which it keeps some."""
         return sum(times for (_, file), times in self.moves.items() if file == "ivm/lang/parse.py")
 
     def measured(self, above: Callable[[str, str], bool]) -> tuple[int, int, int]:
