@@ -66,7 +66,7 @@ def rebuild(
     rules: Sequence[InstalledRule],
     recording: bool = True,
     progress: Progress = no_progress,
-) -> dict[str, tuple[int, int]]:
+) -> dict[str, tuple[int, ...]]:
     """Drop and refill everything stored for some rules, in dependency order; keep the scans of
     views.
 

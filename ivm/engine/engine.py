@@ -19,7 +19,8 @@ from ivm.engine.fill import WITHOUT_PLANS, Fill
 from ivm.engine.kept import Kept
 from ivm.engine.kernels.run import EXCESS_FREE
 from ivm.engine.replan import Replan
-from ivm.engine.schedule import Schedule, is_stale, schedule_of
+from ivm.engine.schedule import Schedule, schedule_of
+from ivm.engine.sweep import sweep
 from ivm.errors import RecomputeError
 from ivm.memory import Budget, Stopped, within_memory
 from ivm.plan import costs
@@ -46,7 +47,6 @@ from ivm.ways.storing import (
     note_difference,
     store,
 )
-from ivm.ways.tries import record
 from ivm.ways.way import Context, naming_the_rule
 from pagestore.errors import EditError
 from pagestore.host import ALONE, Edits, Transaction, Tree, one_batch, refuse_stopped
@@ -66,7 +66,7 @@ class Engine:
         encode: Encoder,
         threads: int = 1,
         *,
-        built: Mapping[str, tuple[int, int]],
+        built: Mapping[str, tuple[int, ...]],
         watched: Container[str] = (),
         strict: bool = False,
     ) -> None:
@@ -89,7 +89,7 @@ class Engine:
         return self.context.installed
 
     @property
-    def built(self) -> dict[str, tuple[int, int]]:
+    def built(self) -> dict[str, tuple[int, ...]]:
         """The sizes of sensitivity indices when they were built (Context)."""
         return self.context.built
 
@@ -353,8 +353,7 @@ class Engine:
         if 0 < done < len(schedule.steps):
             self.context.state_changes |= schedule.state_changes()
         for step in schedule.stale(done, self.txn.counts, self.built) if done else ():
-            trees = {index: self.context.tree(index) for index in indices_of(step.plan)}
-            record(self.context, step.rule, step.number, trees)
+            sweep(self.context, step.rule, step.number)
 
     def _flush(self, name: str, parts: list[Edits]) -> None:
         """Apply the pending edits of a predicate to its tree, and the tree's delta to its
@@ -442,8 +441,7 @@ class Engine:
         if change.renewals:
             for name, (actions, rows) in zip(names, change.renewals, strict=True):
                 self.txn.apply(name, actions, rows)
-            if is_stale(FollowPlan(rule, number), self.txn.counts, self.built):
-                record(context, rule, number, new)
+            sweep(context, rule, number)
         changed = sum(
             len(deltas[trie.index].actions) for trie in plan.tries if trie.index in deltas
         )

@@ -271,7 +271,7 @@ def _maintenance(rule: InstalledRule) -> tuple[object, ...]:
 
 def rearrange(
     txn: Transaction, before: Installed, after: Installed, kept: Kept
-) -> dict[str, tuple[int, int]]:
+) -> dict[str, tuple[int, ...]]:
     """Drop the trees that are no longer needed, and create empty ones for views that are not kept.
 
     Returns the sizes of the sensitivity indices that are kept, like `Context.built`. O(what is

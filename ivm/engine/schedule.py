@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, compress, starmap, takewhile
-from typing import TypeAlias
 
 import numpy as np
 
@@ -31,9 +30,10 @@ from ivm.engine.kernel_tables import (
 from ivm.engine.kernels import run as kernel
 from ivm.engine.kernels.plans import ScheduleRoom, ScheduleTable
 from ivm.engine.kernels.run import EXCESS_FREE, UNTOUCHED
+from ivm.engine.sweep import GROWN, Counts, Sizes, grown
 from ivm.join.plan_arrays import slices_room
 from ivm.plan import costs
-from ivm.plan.plan import Index, Plan, indices_of
+from ivm.plan.plan import Index, Plan
 from ivm.rules.account import Account
 from ivm.rules.installed import Installed
 from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step, steps_of
@@ -81,15 +81,7 @@ NO_EDITS = np.empty(0, np.int64), np.empty((0, 0), np.int64)
 RECURSIVE_MOST = 1 << 13
 # intervals of an index, regions, and intervals recorded, of a matched plan
 HITS, REGIONS, RECORDED = 256, 512, 1024
-# A plan's sensitivity indices are rebuilt when they have outgrown, or their body has shrunk below,
-# a ratio of the size at the last rebuild. The first rows do not count, so that tiny indices are not
-# rebuilt.
-STALE_RATIO = 2
-SHRUNK_RATIO = 0.75
-STALE_FREE_ROWS = 64
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
-
-Sizes: TypeAlias = Mapping[str, tuple[int, int]]  # see `Context.built`
 
 CARRY = TypedKernel(
     kernel.run_steps,
@@ -379,17 +371,17 @@ class Schedule:
             int(self._working.hits[n]) for step, _, n in self.matched if name in step.rule.writes
         )
 
-    def stale(
-        self, done: int, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes
-    ) -> list[FollowPlan]:
+    def stale(self, done: int, counts: Counts, sizes: Sizes) -> list[FollowPlan]:
         """Return the matched ones of the first `done` steps whose sensitivity indices are to be
-        built anew.
+        swept.
         """
         operations = self._working.operations
         return [
             step
             for step, place, number in self.matched
-            if place < done and is_stale(step, counts, sizes, operations[number] != UNTOUCHED)
+            if place < done
+            and operations[number] != UNTOUCHED
+            and grown(step.rule, step.number, counts, sizes) > GROWN
         ]
 
     def recursion_of(self, name: str) -> tuple[int, int]:
@@ -523,28 +515,6 @@ def _match_room(matched: Sequence[Matching]) -> MatchRoom:
         words(TALLY),
         match_at.address(),
     )
-
-
-def is_stale(
-    step: FollowPlan,
-    counts: Callable[[Iterable[str]], list[int]],
-    sizes: Sizes,
-    renewed: bool = True,
-) -> bool:
-    """Return whether half of the rows of a matched step's sensitivity indices may be stale: their
-    context is gone.
-
-    Only changes leave such rows: what the indices gained, or the body lost, since the last build
-    bounds them; the body counts if they were `renewed`. `counts` returns the rows of some trees.
-    """
-    names = step.rule.sensitivity_names(step.number)
-    if not names:
-        return False
-    built_rows, built_body = sizes.get(names[0], (0, 0))
-    if sum(counts(names)) > STALE_RATIO * built_rows + STALE_FREE_ROWS:
-        return True
-    body = sum(counts([index.predicate for index in indices_of(step.plan)]))
-    return renewed and body + STALE_FREE_ROWS < SHRUNK_RATIO * built_body
 
 
 def _touched(step: Step) -> tuple[str, ...]:

@@ -353,19 +353,19 @@ def stored_before(text: str) -> set[str]:
     return {*compile(text.partition(f"\n{MARK}\n")[2]).predicates}
 
 
-def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
+def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, ...]]:
     """Return the rows of each plan's indices and body at their last build, by its first
     sensitivity index's name.
     """
     return sizes_in(catalog_of(source).properties)
 
 
-def sizes_in(properties: Mapping[str, str | bytes]) -> dict[str, tuple[int, int]]:
+def sizes_in(properties: Mapping[str, str | bytes]) -> dict[str, tuple[int, ...]]:
     """Return `built_sizes` of a version with some properties."""
     try:
         return {
-            name: (rows, body)
-            for name, (rows, body) in json.loads(properties.get(BUILT, "{}")).items()
+            name: (rows, body, *place)
+            for name, (rows, body, *place) in json.loads(properties.get(BUILT, "{}")).items()
         }
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise IvmError(
@@ -380,9 +380,9 @@ class BuiltSizes:
     """
 
     def __init__(self) -> None:
-        self._known: tuple[str, dict[str, tuple[int, int]]] = "{}", {}
+        self._known: tuple[str, dict[str, tuple[int, ...]]] = "{}", {}
 
-    def of(self, txn: Transaction) -> dict[str, tuple[int, int]]:
+    def of(self, txn: Transaction) -> dict[str, tuple[int, ...]]:
         """Return the sizes of a transaction's version."""
         saved = str(txn.catalog.properties.get(BUILT, "{}"))
         if saved != self._known[0]:
@@ -402,7 +402,7 @@ def dependants_of(installed: Installed, said: Dependants | None = None) -> Depen
     return Dependants(HOST, (*sorted(reads),), (*sorted(keeps),), (PROPERTY, BUILT), EDIT, RELEASE)
 
 
-def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int]]) -> SavedRules:
+def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, ...]]) -> SavedRules:
     """Store the installed rules and their dependants in a transaction, also those of the rest;
     return all as they are saved.
     """

@@ -47,7 +47,8 @@ class Context:
 
     With `recording`, evaluation rebuilds sensitivity indices; rules that are evaluated `once` need
     no state. `built` holds for each plan, by the name of its first sensitivity index, how many rows
-    its indices and its body had when the indices were last built.
+    its indices and its body had when the indices were last built or swept, how many they may gain
+    before the next sweep, and where that goes on: the number of an index, and a row of it.
 
     `deltas` holds the changes of all indices so far, `before` their trees before that, and
     `state_changes` those of the states of aggregates. `took` counts the operations that evaluated
@@ -60,7 +61,7 @@ class Context:
     threads: int = 1
     recording: bool = True
     once: bool = False
-    built: dict[str, tuple[int, int]] = field(default_factory=dict)
+    built: dict[str, tuple[int, ...]] = field(default_factory=dict)
     accounts: defaultdict[str, Account] = field(default_factory=lambda: defaultdict(Account))
     deltas: dict[Index, Delta] = field(default_factory=dict)
     before: dict[Index, Tree] = field(default_factory=dict)

@@ -104,7 +104,7 @@ def test_wiki_vote_maintained(maintenance, singles, batches, graph, tmp_path):
 @pytest.mark.parametrize("count", [1000, pytest.param(100_000, marks=pytest.mark.campaign)])
 def test_matching_single_edges_stays_flat(count, graph, tmp_path):
     """Edges go and come back one by one; the last tenth of the transactions takes as long as the
-    first. Intervals that no context needs are swept once the index is twice as large.
+    first. Intervals that the trace no longer has are swept bit by bit.
     """
     edges = graph("wiki-Vote")
     random, path, gone = np.random.default_rng(12), tmp_path / "g.pages", []

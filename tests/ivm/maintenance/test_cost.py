@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ivm
+from ivm.engine import sweep
 from ivm.ways import tries
 
 C = 4
@@ -96,6 +97,37 @@ def test_the_index_does_not_grow_without_bound_under_churn(tmp_path):
                 txn.insert("e", sorted(edges))
             fresh.install(RULES["triangle"], name="rule", maintenance="match")
             assert kept <= 2 * fresh.stats("c")["sensitivity_rows"]
+
+
+def test_no_transaction_sweeps_all_intervals(tmp_path, monkeypatch):
+    """Single edges go and come: the index stays near a fresh one, and a transaction sweeps little."""
+    random, swept, recorded = np.random.default_rng(2), [], []
+    renew = sweep._renew
+
+    def counted(context, rule, number, sensor, rows):
+        swept.append(rows.shape[1])
+        return renew(context, rule, number, sensor, rows)
+
+    monkeypatch.setattr(sweep, "record", lambda *_: recorded.append(1))
+    monkeypatch.setattr(sweep, "_renew", counted)
+    with ivm.open(tmp_path / "c.pages", sync="off") as ws:
+        ws.install(BASE)
+        ws.insert("e", edges := {tuple(e) for e in random.integers(0, 40, (800, 2)).tolist()})
+        ws.install(RULES["triangle"], name="rule", maintenance="match")
+        fresh, most = ws.stats("c")["sensitivity_rows"], 0
+        for gone in random.permutation(sorted(edges))[:600].tolist():
+            swept.clear()
+            with ws.transaction() as txn:
+                txn.delete("e", [tuple(gone)])
+                txn.insert("e", [tuple(random.integers(0, 40, 2).tolist())])
+            most = max(most, sum(swept))
+        kept = ws.stats("c")["sensitivity_rows"]
+        assert not recorded and 0 < most < fresh / 10, (most, fresh)
+        assert ws.check() == []
+        ws.uninstall("rule")
+        monkeypatch.undo()
+        ws.install(RULES["triangle"], name="rule", maintenance="match")
+        assert kept < 1.5 * ws.stats("c")["sensitivity_rows"]
 
 
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
