@@ -43,6 +43,11 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "rows that come from files and go to files, and views that follow",
     ),
     "loads": ("benchmarks.files", "LOADS", "files loaded in one process and by tasks of Spark"),
+    "peers": (
+        "benchmarks.peers.command",
+        "PEERS",
+        "the same random histories of views on other engines: right, refused, wrong",
+    ),
     "pictures": ("benchmarks.counts", "ALL", "every picture of the documents, drawn into a folder"),
     "proof": ("benchmarks.proof", "PROOF", "the pictures and tables of docs/proof.md"),
     "ranges": ("benchmarks.rules", "RANGES", "next keys, windows and running totals"),

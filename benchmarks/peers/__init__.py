@@ -1,0 +1,1 @@
+"""Random histories of views on this project and on others."""
