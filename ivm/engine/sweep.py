@@ -1,12 +1,7 @@
 """Sweep sensitivity indices bit by bit: erase intervals that the trace no longer has.
 
-    an index   ... │ the next rows, their contexts │ ...        contexts that the join reaches no more
-                     ▲                                          record nothing, the others their trace
-                     └─ where the last sweep ended
-
-A change erases the intervals that it hits, and those of contexts that it ended stay. Evaluating
-them anew, one level deep, tells which rows the trace still has; the others go. So many rows are
-swept as the index has grown, and some more, so that no transaction pays for all.
+A change erases the intervals that it hits; those of contexts that it ended stay. Evaluating these
+one level deep tells which rows the trace still has. No transaction pays for all.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +13,7 @@ import numpy as np
 
 from ivm.join.join import Join
 from ivm.join.plan_arrays import change_oracle
-from ivm.plan.plan import Plan, indices_of, sensors_of
+from ivm.plan.plan import Plan, Trie, indices_of, sensors_of
 from ivm.rules.rule import InstalledRule
 from ivm.views.delta import renewal
 from ivm.ways.tries import record
@@ -39,11 +34,9 @@ Counts: TypeAlias = Callable[[Iterable[str]], list[int]]  # the rows of some tre
 def grown(rule: InstalledRule, number: int, counts: Counts, sizes: Sizes) -> int:
     """Return how many intervals of a plan's indices may have become stale since the last sweep.
 
-    Only changes leave such rows: what the indices gained, or their share of what the body lost,
-    bounds them. So many as the last sweep found that the indices may gain before do not count.
+    What the indices gained, or their share of what the body lost, bounds them, less the pause.
     """
-    names = rule.sensitivity_names(number)
-    if not names:
+    if not (names := rule.sensitivity_names(number)):
         return 0
     rows, body, pause, *_ = *sizes.get(names[0], (0, 0)), 0
     left = sum(counts([index.predicate for index in indices_of(rule.plans[number])]))
@@ -62,8 +55,7 @@ def sweep(context: Context, rule: InstalledRule, number: int) -> None:
         record(context, rule, number, {index: context.tree(index) for index in indices_of(plan)})
         return
     s, *key = context.built[names[0]][3:] or (0,)
-    seen = stale = operations = 0
-    most = SHARE * gained
+    seen, stale, operations, most = 0, 0, 0, SHARE * gained
     while seen < most and operations < STEPS * most and any(txn.counts(names)):
         index = txn.tree(names[s])
         rows = next(read_batches(txn.pages, index, (*key,), rows=BATCH), None)
@@ -80,26 +72,15 @@ def sweep(context: Context, rule: InstalledRule, number: int) -> None:
 
 
 def _renew(context: Context, rule: InstalledRule, number: int, s: int, rows: np.ndarray) -> int:
-    """Evaluate the contexts of some rows of sensor s at its level, and replace the rows by what is
-    recorded; return the iterator operations.
-    """
+    """Replace rows of sensor s by what their contexts record; return the iterator operations."""
     txn, plan, names = context.txn, rule.plans[number], rule.sensitivity_names(number)
-    sensor = plan.sensors[s]
-    cut, tries = upto(plan, sensor.level)
-    contexts = rows[[sensor.columns.index(level) for level in range(sensor.level)]]
-    regions = change_oracle(
-        sensor.level + 1, [(sensor.level - 1, np.concatenate([contexts, contexts[-1:]]))]
-    )
-    join = Join(
-        txn.pages,
-        cut.shape,
-        [context.tree(plan.tries[t].index) for t in tries],
-        sensors=sensors_of(cut, [one for one in cut.sensors if one.level == sensor.level]),
-        granularity=rule.granularity,
-        regions=regions,
-        batch=BINDINGS,
-    )
-    same_level = [i for i, one in enumerate(plan.sensors) if one.level == sensor.level]
+    (level, columns), (cut, tries) = plan.sensors[s][2:], upto(plan, plan.sensors[s].level)
+    contexts = rows[[columns.index(before) for before in (*range(level), level - 1)]]
+    recording = sensors_of(cut, [one for one in cut.sensors if one.level == level])
+    trees, oracle = [context.tree(trie.index) for trie in tries], [(level - 1, contexts)]
+    join = Join(txn.pages, cut.shape, trees, sensors=recording, granularity=rule.granularity,
+        regions=change_oracle(level + 1, oracle), batch=BINDINGS)  # fmt: skip
+    same_level = [i for i, one in enumerate(plan.sensors) if one.level == level]
     for i, recorded in zip(same_level, join.all()[1], strict=True):
         swept = rows if i == s else recorded[:, :0]
         txn.apply(names[i], *renewal(txn.tree(names[i]), swept, recorded))
@@ -107,19 +88,10 @@ def _renew(context: Context, rule: InstalledRule, number: int, s: int, rows: np.
 
 
 @lru_cache(64)
-def upto(plan: Plan, level: int) -> tuple[Plan, list[int]]:
-    """Return a plan that ends after a level, and which of the tries it has."""
-    tries = {
-        t: replace(trie, levels=tuple(one for one in trie.levels if one <= level))
-        for t, trie in enumerate(plan.tries)
-        if trie.levels[-1 if trie.negated else 0] <= level
-    }
-    bounds = tuple(bound for bound in plan.bounds if bound.level <= level)
-    cut = replace(
-        plan,
-        variables=plan.variables[: level + 1],
-        tries=(*tries.values(),),
-        bounds=bounds,
-        reads=(),
-    )
-    return cut, [*tries]
+def upto(plan: Plan, level: int) -> tuple[Plan, list[Trie]]:
+    """Return a plan that ends after a level, and the tries whose parts it has."""
+    tries = [one for one in plan.tries if one.levels[-1 if one.negated else 0] <= level]
+    parts = [replace(one, levels=tuple(x for x in one.levels if x <= level)) for one in tries]
+    bounds = (*(bound for bound in plan.bounds if bound.level <= level),)
+    names = plan.variables[: level + 1]
+    return replace(plan, variables=names, tries=(*parts,), bounds=bounds, reads=()), tries
