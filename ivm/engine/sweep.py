@@ -7,6 +7,7 @@ one level deep tells which rows the trace still has. No transaction pays for all
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -23,18 +24,15 @@ from pagestore.host import read_batches
 GROWN = 64  # rows that an index gains between two sweeps
 SHARE = 3  # rows swept for each that it has gained
 BATCH = 128  # rows that are swept together
-STEPS = 64  # iterator operations for each row to be swept, after which the rest waits
 STALE = 8  # no sweep is needed before one of so many rows may be stale
-BINDINGS = 1 << 12  # of a batch of the join
 
 Sizes: TypeAlias = Mapping[str, tuple[int, ...]]  # see `Context.built`
 Counts: TypeAlias = Callable[[Iterable[str]], list[int]]  # the rows of some trees
 
 
 def grown(rule: InstalledRule, number: int, counts: Counts, sizes: Sizes) -> int:
-    """Return how many intervals of a plan's indices may have become stale since the last sweep.
-
-    What the indices gained, or their share of what the body lost, bounds them, less the pause.
+    """Return how many intervals of a plan may be stale: what its indices gained since the last
+    sweep, or their share of what the body lost, less the pause.
     """
     if not (names := rule.sensitivity_names(number)):
         return 0
@@ -44,9 +42,7 @@ def grown(rule: InstalledRule, number: int, counts: Counts, sizes: Sizes) -> int
 
 
 def sweep(context: Context, rule: InstalledRule, number: int) -> None:
-    """Erase stale intervals of a plan's indices, if they have grown; of small ones all, as they are
-    recorded anew. O(what they have grown by * log n).
-    """
+    """Erase stale intervals of a plan, if there may be some. O(how many * log n)."""
     txn, plan, names = context.txn, rule.plans[number], rule.sensitivity_names(number)
     gained = grown(rule, number, txn.counts, context.built)
     if gained <= GROWN:
@@ -56,17 +52,14 @@ def sweep(context: Context, rule: InstalledRule, number: int) -> None:
         return
     s, *key = context.built[names[0]][3:] or (0,)
     seen, stale, operations, most = 0, 0, 0, SHARE * gained
-    while seen < most and operations < STEPS * most and any(txn.counts(names)):
-        index = txn.tree(names[s])
-        rows = next(read_batches(txn.pages, index, (*key,), rows=BATCH), None)
-        if rows is None or rows.shape[1] == 0:
-            s, key = (s + 1) % len(names), []
-            continue
-        operations += _renew(context, rule, number, s, rows)
-        seen, stale = seen + rows.shape[1], stale + index.count - txn.tree(names[s]).count
-        s, key = (s, rows[:, -1].tolist()) if rows.shape[1] == BATCH else ((s + 1) % len(names), [])
-    body = sum(txn.counts([index.predicate for index in indices_of(plan)]))
-    total = sum(txn.counts(names))
+    while seen < most and operations < 64 * most and any(txn.counts(names)):
+        index, n = txn.tree(names[s]), 0
+        for rows in islice(read_batches(txn.pages, index, (*key,), rows=BATCH), 1):
+            key, n = rows[:, -1:].ravel().tolist(), rows.shape[1]
+            operations += _renew(context, rule, number, s, rows) if n else 0
+        seen, stale = seen + n, stale + index.count - txn.tree(names[s]).count
+        s, key = (s, key) if n == BATCH else ((s + 1) % len(names), [])
+    body, total = sum(txn.counts([i.predicate for i in indices_of(plan)])), sum(txn.counts(names))
     pause = max(0, total * (seen - STALE * stale) // (2 * STALE * max(1, seen)))
     context.built[names[0]] = total, body, pause, s, *key
 
@@ -76,11 +69,11 @@ def _renew(context: Context, rule: InstalledRule, number: int, s: int, rows: np.
     txn, plan, names = context.txn, rule.plans[number], rule.sensitivity_names(number)
     (level, columns), (cut, tries) = plan.sensors[s][2:], upto(plan, plan.sensors[s].level)
     contexts = rows[[columns.index(before) for before in (*range(level), level - 1)]]
-    recording = sensors_of(cut, [one for one in cut.sensors if one.level == level])
+    recording = sensors_of(cut, [sensor for sensor in cut.sensors if sensor.level == level])
     trees, oracle = [context.tree(trie.index) for trie in tries], [(level - 1, contexts)]
     join = Join(txn.pages, cut.shape, trees, sensors=recording, granularity=rule.granularity,
-        regions=change_oracle(level + 1, oracle), batch=BINDINGS)  # fmt: skip
-    same_level = [i for i, one in enumerate(plan.sensors) if one.level == level]
+        regions=change_oracle(level + 1, oracle), batch=1 << 12)  # fmt: skip
+    same_level = [i for i, sensor in enumerate(plan.sensors) if sensor.level == level]
     for i, recorded in zip(same_level, join.all()[1], strict=True):
         swept = rows if i == s else recorded[:, :0]
         txn.apply(names[i], *renewal(txn.tree(names[i]), swept, recorded))
@@ -90,8 +83,8 @@ def _renew(context: Context, rule: InstalledRule, number: int, s: int, rows: np.
 @lru_cache(64)
 def upto(plan: Plan, level: int) -> tuple[Plan, list[Trie]]:
     """Return a plan that ends after a level, and the tries whose parts it has."""
-    tries = [one for one in plan.tries if one.levels[-1 if one.negated else 0] <= level]
-    parts = [replace(one, levels=tuple(x for x in one.levels if x <= level)) for one in tries]
+    tries = [trie for trie in plan.tries if trie.levels[-1 if trie.negated else 0] <= level]
+    parts = [replace(trie, levels=tuple(x for x in trie.levels if x <= level)) for trie in tries]
     bounds = (*(bound for bound in plan.bounds if bound.level <= level),)
     names = plan.variables[: level + 1]
     return replace(plan, variables=names, tries=(*parts,), bounds=bounds, reads=()), tries
