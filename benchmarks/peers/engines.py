@@ -18,6 +18,7 @@ VIEW = "kept"
 
 
 def pagestore(one: History) -> Iterator[list[Row]]:
+    """This project."""
     import ivm
 
     with ivm.open(":memory:", threads=1) as workspace:
@@ -50,6 +51,7 @@ BY_HAND = (f"DELETE FROM {VIEW}", f"INSERT INTO {VIEW} {{query}}")
 
 
 def turso(one: History) -> Iterator[list[Row]]:
+    """Turso, whose views are experimental."""
     from turso import connect
 
     connection = connect(":memory:", experimental_features="views", isolation_level=None)
@@ -57,12 +59,14 @@ def turso(one: History) -> Iterator[list[Row]]:
 
 
 def duckdb(one: History) -> Iterator[list[Row]]:
+    """DuckDB, which computes the answer again."""
     from duckdb import connect
 
     return by_connection(connect(config={"threads": 1}), one, "TABLE", BY_HAND)
 
 
 def doltlite(one: History) -> Iterator[list[Row]]:
+    """DoltLite, which computes the answer again."""
     import doltlite as _dolt  # takes the place of the system's SQLite
 
     getattr(_dolt, "bootstrap", lambda: None)()
@@ -84,6 +88,7 @@ def postgres(one: History) -> Iterator[list[Row]]:
 
 
 def pathway(one: History) -> Iterator[list[Row]]:
+    """Pathway, by its SQL over a stream of changes."""
     import pathway as pw
     from pathway.internals.parse_graph import G
 
