@@ -2,12 +2,14 @@
 
 import asyncio
 import datetime
+import json
 import random
 import shutil
 import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -379,3 +381,33 @@ def test_the_command_wants_a_password_beyond_this_machine(tmp_path: Path) -> Non
     from pagestore_tools.cli.main import ivm as run
 
     assert run(["serve", str(tmp_path / "a.pages"), "--host", "0.0.0.0"]) == 1
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_a_served_statement_reads_and_writes_files_if_it_is_told(
+    tmp_path: Path, files: bool
+) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    store, rows, copy = (tmp_path / name for name in ("a.pages", "rows.csv", "copy.csv"))
+    ivm.open(store).close()
+    rows.write_text("a,b\n1,x\n")
+    words = [sys.executable, "-m", "ivm", "serve", store, "--port", "0", "--json"]
+    with subprocess.Popen(
+        [*map(str, words), *["--files"] * files], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        try:
+            with psycopg.connect(
+                json.loads(process.stdout.readline())["url"], autocommit=True
+            ) as client:
+                for text in (f"SELECT a, b FROM '{rows}'", f"COPY (SELECT 1 AS a) TO '{copy}'"):
+                    if not files:
+                        with pytest.raises(psycopg.Error, match="--files"):
+                            client.execute(text)
+                    elif (cursor := client.execute(text)).description:
+                        assert cursor.fetchall() == [(1, "x")]
+                assert client.execute("-- nothing").description is None
+                assert client.execute("/* a tool */ -- x\n BEGIN").statusmessage == "BEGIN"
+        finally:
+            process.terminate()
+    assert copy.exists() == files

@@ -37,6 +37,10 @@ KNOWN = (("UNIQUE", "23505"), ("has a row with", "23505"), ("CHECK", "23514"), (
          ("too little to go on", "53200"), ("refused memory", "53200"))  # fmt: skip
 
 
+# before a statement: what a tool says of itself, but not what MySQL would evaluate
+REMARKS = re.compile(r"(?:\s*(?:--[^\n]*(?:\n|\Z)|/\*(?!!).*?\*/))+", re.DOTALL)
+
+
 class Settings(NamedTuple):
     """Who may come in, by the password that is asked for and the certificate of TLS, and how many
     rows of answers one client may hold and how many seconds one statement may take.
@@ -125,6 +129,12 @@ class Statements:
         if not self._begun:
             reads_only(said, self._dialect)  # which refuses its modes, and takes no lock
         self._begun = True
+
+
+def without_remarks(said: str) -> str:
+    """Return a text with blanks for the remarks before its statement, which keeps its places."""
+    found = REMARKS.match(said)
+    return said if found is None else re.sub(r"\S", " ", found[0]) + said[found.end() :]
 
 
 def state_of(wrong: Exception) -> str:

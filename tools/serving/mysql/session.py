@@ -25,7 +25,7 @@ from ivm.dbapi.errors import errors_of_pep249
 from ivm.sql import described, split
 
 from ..clients import Settings as Limits
-from ..clients import Statements, state_of
+from ..clients import Statements, state_of, without_remarks
 from . import values
 from .created import created
 from .translate import translated, written
@@ -104,7 +104,7 @@ class Session(Library):
         self.edited = self.numbered = 0
         answer: AllowedResult = None
         for text in split(sql, "mysql"):
-            said = LAST_ID.sub(str(self._last_id), text)
+            said = LAST_ID.sub(str(self._last_id), without_remarks(text))
             if LIBRARYS.match(said):
                 answer = await super().handle_query(said, attrs)
             else:

@@ -15,7 +15,7 @@ from ivm.dbapi.connection import EDIT
 from ivm.dbapi.errors import errors_of_pep249
 from ivm.sql import described, split
 
-from ..clients import BRACKET, LONGEST, Settings, Statements, state_of
+from ..clients import BRACKET, LONGEST, Settings, Statements, state_of, without_remarks
 from . import values
 from .messages import Fields, ProtocolError, error, following, message, text
 from .values import Column
@@ -137,7 +137,7 @@ class Session:
 
     def _simple(self, fields: Fields) -> None:
         said = fields.text()
-        parts = [one for one in split(said, DIALECT) if one.strip()]
+        parts = [part for part in map(without_remarks, split(said, DIALECT)) if part.strip()]
         if not parts:
             self._out.append(message(b"I"))
         for part in parts:
@@ -161,7 +161,7 @@ class Session:
             return Answered(None, [], " ".join([word, *words[1:count]]).strip())
         columns, rows = values.columns_of(answer.schema), [*answer]
         edits = EDIT.match(said) is not None
-        if edits and [one.name for one in columns] == ["Count"]:
+        if (edits or word == "COPY") and [one.name for one in columns] == ["Count"]:
             return Answered(
                 None, [], f"INSERT 0 {rows[0][0]}" if word == "INSERT" else f"{word} {rows[0][0]}"
             )
@@ -215,7 +215,7 @@ class Session:
     # -- the extended protocol
 
     def _parse(self, fields: Fields) -> None:
-        name, said = fields.text(), fields.text()
+        name, said = fields.text(), without_remarks(fields.text())
         oids = [fields.int32() for _ in range(fields.int16())]
         if not _is_own(said):
             types, _ = (
