@@ -141,13 +141,13 @@ def simplify(node: exp.Expr, nodes: Sequence[exp.Expr]) -> None:
     if not any(is_system(part) for part in node.find_all(exp.Table)):
         return
     node.meta[BESIDE] = True
-    for part in [*node.find_all(exp.Anonymous)]:
-        _split(part)
     for part in [*node.find_all(exp.Dot)]:
         _part_of_key(part)
     for part in [*node.find_all(exp.Anonymous)]:
         if part.name.lower() == "_pg_expandarray":
             _key_of(part, "x")
+        else:
+            _split(part)
     for select in [*node.find_all(exp.Select)][::-1]:  # what is within another before it
         _empty(select)
     for part in [*node.walk(bfs=False)][::-1]:  # what is within a call before the call

@@ -131,7 +131,7 @@ def _is_beside(table: exp.Table) -> bool:
 def _value(node: exp.Expr, said: Said, asks: bool) -> exp.Expr | None:
     """Return what a part of a statement is a constant for; None for any other."""
     name = called(node)
-    if name is None and said.dialect == "postgres" and node.sql() == "user":
+    if name is None and said.dialect == "postgres" and _is_user(node):
         name = "user"  # a word of the language there
     if name == "current_setting" and (setting := VALUES.get(node.expressions[0].name.lower())):
         return exp.Literal.string(setting)
@@ -145,6 +145,11 @@ def _value(node: exp.Expr, said: Said, asks: bool) -> exp.Expr | None:
         return None
     found = literal(_BY_NAME[name](said))
     return exp.Cast(this=found, to=exp.DataType.build("DOUBLE")) if name in UNIFORM else found
+
+
+def _is_user(node: exp.Expr) -> bool:
+    named = isinstance(node, exp.Column) and node.name == "user"
+    return named and not (node.text("table") or node.this.args.get("quoted"))
 
 
 def _only_table(select: exp.Expr | None) -> exp.Table | None:
