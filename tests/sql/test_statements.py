@@ -685,6 +685,35 @@ def test_sums_of_long_decimals_are_exact(ws: ivm.Workspace) -> None:
     ws.verify("s")
 
 
+def test_products_of_sums_with_many_digits_after_the_point_are_exact(ws: ivm.Workspace) -> None:
+    """Those of 38 digits by type, of which a word holds too few before the point; as DuckDB's."""
+    other = duckdb.connect()
+    for engine in (ws.sql, other.execute):
+        engine(
+            "CREATE TABLE m (k INTEGER PRIMARY KEY, g INTEGER, x DECIMAL(15,2), r DECIMAL(18,9))"
+        )
+        engine(
+            "INSERT INTO m SELECT i, i % 3, 9999999999.99 - i, i * 1.000000001 "
+            "FROM generate_series(1, 300) t(i)"
+        )
+    exact = "sum(x) * 0.0001000000"
+    queries = [
+        f"SELECT g, {exact} AS p, -({exact}) AS n, round({exact}, 3) AS r, {exact} + 1 AS more, "
+        f"CAST({exact} AS DECIMAL(18,4)) AS cut, CAST({exact} AS VARCHAR) AS t FROM m GROUP BY g",
+        f"SELECT g FROM m GROUP BY g HAVING sum(x) > (SELECT {exact} FROM m)",
+        f"SELECT g, sum(x) > 300000 * ({exact}) AS b, coalesce({exact}, 0) AS c FROM m GROUP BY g",
+        "SELECT k, r * r AS p, 0.000000001 * r * k AS q FROM m",
+    ]
+    for n, query in enumerate(queries):
+        ws.sql(f"CREATE MATERIALIZED VIEW v{n} AS {query}")
+    for edit in ("SELECT 1", "UPDATE m SET x = -x WHERE k = 7", "DELETE FROM m WHERE g = 1"):
+        ws.sql(edit)
+        other.execute(edit)
+        for n, query in enumerate(queries):
+            expected = sorted(other.execute(query).fetchall())
+            assert sorted(rows(ws, f"SELECT * FROM v{n}")) == expected == sorted(rows(ws, query))
+
+
 def test_decimals_of_38_digits(ws: ivm.Workspace, tmp_path: Path) -> None:
     """Literals, parameters, texts, files and defaults are exact, or refused with their place."""
     ws.sql(

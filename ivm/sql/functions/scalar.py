@@ -50,6 +50,7 @@ from ivm.sql.types import (
 )
 
 Value = times.Value
+FEW = 8  # digits after the point; with more, a word of 18 has too few before it for a sum
 QUOTIENT = "quotient"  # the function as which `/` of PostgreSQL and SQLite is kept
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
 INSTEAD = {  # of functions that people know, what to write
@@ -232,6 +233,10 @@ def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed
         most = (
             DIGITS if max(first.precision, second.precision) <= DIGITS and scale < DIGITS else MOST
         )
+        if most == MOST and not wide and scale > FEW:
+            wide = True
+            left = convert(left, first._replace(precision=MOST, wide=True))
+            right = convert(right, second._replace(precision=MOST, wide=True))
         type_ = SqlType("DECIMAL", min(first.precision + second.precision, most), scale, wide=wide)
         return Typed(call("*", left.term, right.term), type_, nullable)
     scale = max(first.scale, second.scale)
