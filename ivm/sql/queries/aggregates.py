@@ -32,7 +32,20 @@ from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, join_around,
 from ivm.sql.queries.folds.kinds import made
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, Column, Table, column_of
-from ivm.sql.terms import Atom, Call, Define, Lit, Not, Rule, Typed, Var
+from ivm.sql.terms import (
+    Atom,
+    Call,
+    Define,
+    Either,
+    Lit,
+    Literal,
+    Not,
+    Rule,
+    Typed,
+    Var,
+    bound,
+    variables,
+)
 from ivm.sql.types import INTEGER
 
 AGGREGATES = (exp.AggFunc, exp.GroupConcat, exp.Filter, exp.WithinGroup, exp.AnyValue)
@@ -117,6 +130,41 @@ class Grouping(Group):
         self.around = builder.carried(body, [one.term for one in self.groups])
         self.key = [*(self._outer(name) for name in self.around), *self.groups]
 
+    def _of_needed(self, rule: Rule) -> Rule:
+        """Return an aggregate over alternatives as one over a helper view of what tells their rows
+        apart and what it reads, since rules would keep a column of each variable of the tables.
+        """
+        if not rule.folds or not any(isinstance(one, Either) for one in rule.body):
+            return rule
+        body, builder = self.scope.body, self.builder
+        after = {one.var.name: one for one in rule.body if isinstance(one, Define)}
+        left: list[Literal] = [one for one in rule.body if not isinstance(one, Define)]
+        before = list[Literal]()
+        while left:
+            before.append(left.pop(0))
+            left += [after.pop(name) for name in variables(before[-1]) if name in after]
+        terms = [term for head in rule.heads for term in head.keys]
+        terms += [term for fold in rule.folds for term in fold.args]
+        terms += [one.term for one in builder.identity(body)]
+        terms += [one.term for one in after.values()]
+        read = [name for term in terms for name in variables(term)]
+        there, known = bound(before), builder.closure(body, read)
+        read += sorted(there - known)
+        names = [name for name in dict.fromkeys(read) if name not in after]
+        if not there.issuperset(names):
+            return rule
+        row = tuple(Var(name) for name in names)
+        nullable = tuple(self._may_be_null(name) for name in names)
+        kept = Atom(builder.projected(tuple(before), row, body), row, (), nullable)
+        return replace(rule, body=(kept, *after.values()))
+
+    def _may_be_null(self, name: str) -> bool:
+        """Return whether a variable of the body may be null, which no multiplicity is."""
+        if name in self.around:
+            return self._outer(name).nullable
+        body = self.scope.body
+        return name in body.columns and self.builder.may_be_null(body, body.columns[name])
+
     def _outer(self, name: str) -> Typed:
         """Return a variable of the query around, which is not null if this query requires it."""
         value = column_of(self.scope.body.outer, name)
@@ -128,6 +176,8 @@ class Grouping(Group):
         each = {text_of(node): self._made(node) for node in self.nodes}
         if len(self.builder.rules) > before + 1:
             self.builder.rules[before:] = together(self.builder.rules[before:])
+        for place in range(before, len(self.builder.rules)):
+            self.builder.rules[place] = self._of_needed(self.builder.rules[place])
         base = self._base([*each.values()])
         body = Body(self.scope.body.outer)
         given = [self._outer(name) for name in self.around]

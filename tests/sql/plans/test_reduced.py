@@ -62,3 +62,44 @@ def test_a_query_takes_operations_as_tables_have_rows(
                 both.run(edit)
                 both.compare()
     assert 0 < found[1] <= 6 * found[0]
+
+
+OFTEN = "(w.x = 3 OR w.y IN (SELECT y FROM b WHERE b.k < 9))"
+OF_WIDE = (
+    f"SELECT count(*) AS n, sum(w.x) AS s FROM w, u WHERE u.k = w.k AND {OFTEN}",
+    f"SELECT w.x, sum(w.x + u.y) AS s, min(u.y) AS least FROM w, u WHERE u.k = w.k AND {OFTEN} GROUP BY w.x",
+    f"SELECT u.x, count(DISTINCT w.y) AS n, avg(w.y) AS a FROM w, u WHERE u.k = w.x AND {OFTEN} GROUP BY u.x",
+    f"SELECT bag.y, count(*) AS n, sum(w.x) FILTER (WHERE w.y > 2) AS s "
+    f"FROM bag, w WHERE bag.x = w.k AND {OFTEN} GROUP BY 1",
+    f"SELECT bag.y, string_agg(w.x, ',' ORDER BY w.x) AS l, median(w.y) AS m "
+    f"FROM bag, w WHERE bag.x = w.k AND {OFTEN} GROUP BY 1",
+    f"SELECT u.k, (SELECT max(w.y) FROM w WHERE w.x = u.x AND {OFTEN}) AS m FROM u",
+    "SELECT sum(w.x) AS s FROM w WHERE w.x IS NULL OR EXISTS (SELECT * FROM b WHERE b.y = w.y AND b.k > w.x)",
+)  # fmt: skip
+
+
+def test_aggregates_over_alternatives_of_wide_tables_keep_what_they_read(tmp_path: Path) -> None:
+    """Tables of 40 columns each, of which rules would keep more than tell rows apart."""
+    more = ", ".join(f"c{n} INTEGER" for n in range(37))
+    with ivm.open(tmp_path / "w.pages", threads=1, sync="off") as workspace:
+        both = Both(workspace)
+        both.run(TABLES[1])
+        both.run("INSERT INTO b SELECT i, i % 5 FROM range(12) t(i)")
+        for table in ("w", "u"):
+            both.run(f"CREATE TABLE {table} (k INTEGER PRIMARY KEY, x INTEGER, y INTEGER, {more})")
+            both.run(
+                f"INSERT INTO {table} (k, x, y) "
+                "SELECT i, nullif(i % 7, 5), nullif(i % 4, 2) FROM range(60) t(i)"
+            )
+        both.run(f"CREATE TABLE bag (x INTEGER, y INTEGER, {more})")
+        both.run("INSERT INTO bag (x, y) SELECT i % 9, i % 2 FROM range(40) t(i)")
+        for n, query in enumerate(OF_WIDE):
+            both.keep(f"v{n}", query)
+        for edit in (
+            "DELETE FROM b WHERE y = 1", "UPDATE w SET x = 3 WHERE k % 5 = 1",
+            "INSERT INTO b VALUES (18, 1), (20, NULL)", "UPDATE u SET y = NULL WHERE x = 2",
+            "INSERT INTO bag (x, y) VALUES (3, 1), (3, 1), (NULL, 0)", "DELETE FROM w WHERE x = 6",
+            "UPDATE b SET k = 30 WHERE k = 3", "DELETE FROM bag WHERE x = 4",
+        ):  # fmt: skip
+            both.run(edit)
+            both.compare()
