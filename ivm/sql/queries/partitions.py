@@ -298,20 +298,29 @@ class Partition:
         """Return the value of the row so many steps before or after each, or a default without
         one.
         """
-        row, near = [*self.groups, *order], self._neighbours(order, [value], back)
-        name = self.builder.helper()
+        row, given = [*self.groups, *order], [] if isinstance(default.term, Lit) else [default]
+        near, name = self._neighbours(order, [value, *given], back), self.builder.helper()
+        own, missing = slice(len(row)), Body()
+        alone = self.builder.scan(near.rows, missing)
         if steps == 1:
-            moves, lacking = [*near.rows_found()], near.none(row)
+            moves, lacking = [*near.rows_found()], near.none(alone[own])
         else:
             far, body, none = near.together([near.away(steps)]), Body(), Body()
             moved = self.builder.scan(far, body)
             there = [*moved[: len(self.groups)], *moved[len(row) :]]
-            self.builder.scan(far, none, row)
-            moves, lacking = [(moved[: len(row)], there, body)], [Not(tuple(none.literals))]
+            self.builder.scan(far, none, alone[own])
+            moves, lacking = [(moved[own], there, body)], [Not(tuple(none.literals))]
         for keys, there, body in moves:
             moved = self.builder.scan(near.rows, body, there)
-            self.builder.rule(Atom(name, tuple(v.term for v in keys), (moved[-1].term,)), body)
-        return self._with_default(name, near.rows, lacking, row, default)
+            self.builder.rule(
+                Atom(name, tuple(v.term for v in keys), (moved[len(row)].term,)), body
+            )
+        missing.literals += lacking
+        table = replace(near.rows, columns=near.rows.columns[: len(row) + 1])
+        filled = self._with_default(
+            name, table, (missing, alone[own]), alone[-1] if given else default
+        )
+        return self.builder.scan(filled, self.body, row)[-1]
 
     def _outermost(self, value: Typed, order: list[Typed], last: bool) -> Typed:
         """Return the value of the first or the last row of the partition."""
@@ -332,49 +341,43 @@ class Partition:
     def _read(
         self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()
     ) -> Typed:
-        """Return the value of the row at a place of the partition, or a default without one."""
-        builder, number = self.builder, self.number()
-        place = builder.define(self.body, place)
-        groups = self.groups
-        values = builder.helper()
-        head = Atom(values, (*(g.term for g in groups), number.term), (value.term,))
-        builder.rule(head, self.body)
-        group_columns = tuple(
-            Column(f"g{n}", g.type, builder.may_be_null(self.body, g)) for n, g in enumerate(groups)
-        )
-        null = builder.may_be_null(self.body, value)
-        table = Table(
-            values,
-            (*group_columns, Column("n", BIGINT, False), Column("v", value.type, null)),
-            (*range(len(groups) + 1),),
-            True,
-        )
-        moved, wanted = builder.helper(), [*groups, number]
-        there = self.body.copy()
-        there.literals += inside
-        found = builder.scan(table, there, [*groups, place])[-1]
-        keys = tuple(v.term for v in wanted)
-        builder.rule(Atom(moved, keys, (found.term,)), there)
-        none = Body()
-        builder.scan(table, none, [*groups, place])
-        lacking = [Not((*none.literals, *inside))]
-        return self._with_default(moved, table, lacking, wanted, default)
+        """Return the value of the row at a place of the partition, or a default without one.
+
+        The places are a relation, so that a row's is looked up: a value that is only computed would
+        be compared with all of its partition.
+        """
+        builder, row = self.builder, [*self.groups, self.number()]
+        names, groups = [f"g{n}" for n in range(len(row))], len(self.groups)
+        table = self._relation(self.body, [*names, "v"], [*row, value], len(row))
+        inner = self.body.copy()
+        inner.literals += inside
+        wanted = self._relation(inner, [*names, "place"], [*row, place], len(row))
+        there, found = Body(), builder.helper()
+        *keys, place = builder.scan(wanted, there)
+        moved = builder.scan(table, there, [*keys[:groups], place])[-1]
+        builder.rule(Atom(found, tuple(v.term for v in keys), (moved.term,)), there)
+        known = Table(found, table.columns, table.key, function=True)
+        same, missing, none, name = Body(), self.body.copy(), Body(), builder.helper()
+        *keys, moved = builder.scan(known, same)
+        builder.rule(Atom(name, tuple(v.term for v in keys), (moved.term,)), same)
+        builder.scan(known, none, row)
+        missing.literals.append(Not(tuple(none.literals)))
+        filled = self._with_default(name, table, (missing, row), default)
+        return builder.scan(filled, self.body, row)[-1]
 
     def _with_default(
-        self, name: str, table: Table, lacking: Sequence[Literal], row: list[Typed], default: Typed
-    ) -> Typed:
-        """Return the value of a function of some values of a row, which has those of a table, and
-        a default where rows are lacking.
+        self, name: str, table: Table, missing: tuple[Body, list[Typed]], default: Typed
+    ) -> Table:
+        """Return a function of some values of a row, which has those of a table, and a default for
+        the rows of a body without one.
         """
-        builder, missing, columns = self.builder, self.body.copy(), table.columns
-        missing.literals += lacking
+        builder, columns, (body, row) = self.builder, table.columns, missing
         other = builder.variable(default.type, default.nullable)
         assert isinstance(other.term, Var)
-        missing.literals.append(Define(other.term, default.term))
-        builder.rule(Atom(name, tuple(v.term for v in row), (other.term,)), missing)
+        body.literals.append(Define(other.term, default.term))
+        builder.rule(Atom(name, tuple(v.term for v in row), (other.term,)), body)
         last = replace(columns[-1], nullable=columns[-1].nullable or default.nullable)
-        result = Table(name, (*columns[:-1], last), (*range(len(row)),), function=True)
-        return builder.scan(result, self.body, row)[-1]
+        return Table(name, (*columns[:-1], last), (*range(len(row)),), function=True)
 
     def _sought_key(self) -> Typed | None:
         """Return the one key of the order, if ranges of it can be sought and none is null."""
