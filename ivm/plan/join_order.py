@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ivm.lang.ir import variables
 from ivm.plan import costs
 from ivm.plan.conjunction import Arguments, Conjunction
-from ivm.plan.linear import pinned
+from ivm.plan.linear import between, pinned
 from ivm.plan.plan import permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 
@@ -65,7 +65,7 @@ class JoinOrders:
         self._atoms, self._equal = conjunction.atoms, conjunction.equal
         names = dict.fromkeys(n for a in self._atoms for n in a.names if n is not None)
         self._free = [n for n in names if n not in self._equal]
-        self._pinned = pinned(conjunction.bounds)
+        self._pinned, self._between = pinned(conjunction.bounds), between(conjunction.bounds)
         self._steps: dict[tuple[str, frozenset[str]], Step] = {}
         self._indexed: dict[tuple[str, frozenset[str]], float] = {}
         self._known_placed: dict[str | None, tuple[str, ...]] = {}
@@ -78,6 +78,7 @@ class JoinOrders:
             tuple((a.atom.predicate, a.negated, *a.names) for a in self._atoms),
             tuple((name, other) for name, (other, _) in self._equal.items()),
             frozenset(map(frozenset, self._pinned)),
+            tuple((name, *ends) for name, ends in self._between.items()),
             tuple(tuple(v.name for v in variables(h) if v.name in keys) for h in rule.heads),
             all(aggregate.op == "count" for aggregate in rule.aggregates),
         )
@@ -323,6 +324,7 @@ class JoinOrders:
             {n for a in one for n in a.names if n} for one in together
         ]
         groups += [*({n for n in a.names if n} for a in self._atoms), *self._pinned]
+        groups += [ends | {name} for name, pairs in self._between.items() for ends in pairs]
         names = {name for group in groups for name in group}
         return {
             name: frozenset().union(*(group for group in groups if name in group)) - {name}
@@ -367,7 +369,10 @@ class JoinOrders:
                 1.0, *(distinct(a.atom.predicate, (a.names.index(name),)) for a in holding)
             )
             shared = prod(min(1.0, fan / domain) for fan in sorted(fans)[1:])
-        return Step(min(fans, default=1.0), len(fans), shared)
+        smallest = min(fans, default=1.0)
+        if any(all(n in bound for n in ends) for ends in self._between.get(name, ())):
+            smallest = min(smallest, smallest**0.5)  # how wide the range is is not known
+        return Step(smallest, len(fans), shared)
 
     def _skewed(
         self, a: Arguments, column: int, here: tuple[int, ...], mean: float, bound: Collection[str]

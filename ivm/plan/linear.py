@@ -4,6 +4,7 @@ variable by the others.
 Words of int64, dates, timestamps and decimals of one scale add up as their values do.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -99,6 +100,22 @@ def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
         for names, kinds in found.items()
         if EQ in kinds or {GE, LE} <= kinds
     ]
+
+
+def between(forms: Iterable[Linear]) -> dict[str, list[frozenset[str]]]:
+    """Return, for variables that are compared with others on both sides, the pairs of these, each a
+    lower and an upper end.
+    """
+    low, high = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for link in filter(None, map(Linear.link, forms)):
+        greater, less = (link.name, link.other) if link.kind == GE else (link.other, link.name)
+        if link.kind in (GE, LE):
+            low[greater].add(less)
+            high[less].add(greater)
+    return {
+        name: [frozenset((a, b)) for a in low[name] for b in high[name] if a != b]
+        for name in low.keys() & high.keys()
+    }
 
 
 def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:

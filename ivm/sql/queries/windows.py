@@ -241,8 +241,7 @@ class _Functions(Partition):
         value = self.builder.define(self.body, self.select.evaluate(function.this))
         last = isinstance(function, exp.LastValue)
         if (
-            self.groups
-            and not isinstance(function, exp.NthValue)
+            not isinstance(function, exp.NthValue)
             and reaches_end(node, last)
             and (order := self._sought_order())
         ):

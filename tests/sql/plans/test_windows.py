@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import ivm
+from ivm.ways.way import Context
 from tests.support.sql.oracle import Both
 
 TABLE = "CREATE TABLE t (id INTEGER PRIMARY KEY, p INTEGER, k INTEGER NOT NULL, d DATE, x INTEGER)"
@@ -70,6 +71,37 @@ def test_an_edit_changes_the_rows_that_read_it(what: str, tmp_path: Path) -> Non
                 both.run(edit)
                 both.compare()
     assert counts[1] <= counts[0] + 20
+
+
+AT_PLACES = {  # that read the row of a number, which is computed
+    "the last so far": f"last_value(x) {OVER.format('k, id')}",
+    "the second": f"nth_value(x, 2) {OVER.format('k, id')}",
+    "a place of its own": f"nth_value(x, id % 3 + 1) {OVER.format('k, id')}",
+    "the first of all": "first_value(x) OVER (ORDER BY k, id)",
+    "the last known": f"last_value(x IGNORE NULLS) {OVER.format('k, id')}",
+}
+
+
+@pytest.mark.parametrize("what", [*FUNCTIONS, *AT_PLACES])
+def test_a_view_of_a_window_takes_operations_as_its_table_has_rows(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large the partition is, also where the keys of its order may be null."""
+    counted = list[int]()
+    monkeypatch.setattr(Context, "note_operations", lambda _self, _rule, n: counted.append(n))
+    found = []
+    for size in (200, 1600):
+        with ivm.open(tmp_path / f"{size}.pages", threads=1, sync="off") as workspace:
+            workspace.sql(TABLE.replace(" NOT NULL", ""))
+            workspace.sql(
+                f"INSERT INTO t SELECT i, 1, i * 7 % {size} * 10, "
+                f"DATE '2020-01-01' + CAST(i % 9 AS INTEGER), i % 5 FROM range({size}) t(i)"
+            )
+            counted.clear()
+            value = (FUNCTIONS | AT_PLACES)[what]
+            workspace.sql(f"CREATE MATERIALIZED VIEW v AS SELECT id, {value} AS f FROM t")
+            found.append(sum(counted))
+    assert 0 < found[1] <= 16 * found[0]
 
 
 BOUNDS = [
