@@ -214,9 +214,27 @@ class JoinOrders:
             width = min(width, worth)
         if len(self._free) <= costs.PERMUTED_MAX:
             return ([*own, *tail] for tail in permutations(rest))
+        joined = [a for a in self._atoms if any(self._beside[n] != {n} for n in a.names if n)]
+        if len(joined) < 2:
+            return self._of_one_atom(own, rest)
         # from rows that are given, a product is hardly ever the best way
         ways = (True,) if own else (True, False)
         return chain.from_iterable(self._cheaply_begun(own, rest, tied, width) for tied in ways)
+
+    def _of_one_atom(self, own: Sequence[str], rest: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the orders of a scan beside relations of one column that nothing is joined with:
+        the relation's own, each with another variable first, which may have bounds, and those in
+        which the heads' rows are sorted.
+        """
+        atoms = sorted(self._atoms, key=lambda a: len(a.names))
+        names = [n for a in atoms for n in a.names if n and n in rest]
+        heads = [[v.name for v in variables(h)] for h in self._conjunction.rule.heads]
+        first: list[list[str]] = [[], *([n] for n in names), *heads]
+        ahead = [n for a in atoms[:-1] for n in a.names if n and n in rest]
+        return [
+            (*dict.fromkeys([*own, *ahead, *(n for n in one if n in rest), *names]),)
+            for one in first
+        ]
 
     def _cheaply_begun(
         self, own: Sequence[str], rest: Sequence[str], tied: bool, width: int
