@@ -97,6 +97,11 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "the queries of Nexmark and TPC-H kept over streams of events, beside DuckDB",
     ),
     "texts": ("benchmarks.texts", "TEXTS", "keys that are texts"),
+    "tpc": (
+        "benchmarks.peers.tpc",
+        "TPC",
+        "the queries of TPC-H and TPC-DS as kept views, beside DuckDB",
+    ),
     "upkeep_counts": (
         "benchmarks.counts",
         "UPKEEP",

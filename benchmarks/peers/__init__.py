@@ -1,1 +1,1 @@
-"""Random histories of views on this project and on others."""
+"""The same work on this project and on others: random histories, queries of public benchmarks."""
