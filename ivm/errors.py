@@ -267,6 +267,4 @@ class RecomputeError(MaintainError):
 
 
 class UnknownViewError(IvmError, KeyError):
-    """There is no relation, function or view of this name, or it is not a view where a view is
-    required.
-    """
+    """No relation, function or view has this name, or it is not a view where one is needed."""

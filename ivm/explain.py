@@ -150,9 +150,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
 
 
 def _with_parts(lines: list[str], installed: Installed) -> list[str]:
-    """Return lines that name v:part2 as part 2 of v, except the one that says what explain
-    takes.
-    """
+    """Return lines that name v:part2 as part 2 of v, except that which says what explain takes."""
     parts = [
         name
         for name in installed.program.predicates

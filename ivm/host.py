@@ -194,9 +194,7 @@ def _demands(said: Iterable[Mapping[str, Any]], name: str) -> bool:
 
 
 def _constrain(txn: Transaction, tables: Iterable[str]) -> None:
-    """Install the constraints of tables as a merge leaves them. Raises SqlError for rows that
-    violate them.
-    """
+    """Install tables' constraints after a merge. Raises SqlError for rows that violate them."""
     from ivm.sql.beside.merges import constraints_again, said_of
 
     txn.declare_maintained(HOST)

@@ -422,9 +422,7 @@ def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> st
 
 
 def is_declared(txn: StoreTransaction, installed: Installed, predicate: Predicate) -> bool:
-    """Return whether a relation has the columns that rules declare, and no others if it is a
-    table of SQL.
-    """
+    """Return whether a relation has the columns that rules declare, a table of SQL no others."""
     name = predicate.name
     with suppress(EditError):
         if name in txn and Relations(txn).layout(predicate) == installed.layouts.get(name):
@@ -490,9 +488,7 @@ def _read_columns(installed: Installed, name: str) -> list[dict[str, str]]:
 def uninstall_part(
     txn: StoreTransaction, known: KnownRules, name: str, relations: bool
 ) -> tuple[SavedRules, Installed, Removal]:
-    """Uninstall as `uninstall` does over the rules that this concerns, or over all as
-    `install_part`.
-    """
+    """Uninstall as `uninstall` does over the rules concerned, or over all as `install_part`."""
     rules = known.saved(txn)
     if rules.are_linked and not relations:
         with suppress(RuleError, UninstallError), txn.savepoint():

@@ -7,73 +7,51 @@ a cursor checks only the key columns of a leaf. A cursor is CURSOR_WORDS words o
 from index o on. Functions return 1 on a record, 0 at the end, and `-page` for a corrupt page, which
 `raise_for` turns into an exception:
 
-    first(tree, cursors, o)                                                 to the first record
-    seek(tree, key, m, cursors, o)                                          to the first with m columns >= key
-    forward(tree, key, m, cursors, o)                                       as seek, from where the cursor is
-    next_leaf(tree, cursors, o)                                             to the next leaf's first record
-    before(tree, key, m)                                                    (page, slot) of the last with m columns
-                                                                            below key, or (0, 0),
-                                                                            (-page, 0)
-    tree_at(pages, words, o)                                                the tree with ROOT, HEIGHT, KEYS in an array
-    field(words, page, c, slot)                                             column c of an entry of a page
-    unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
-    gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
-    run_end(words, page, c, lo, hi, x)                                      first entry > x, given entry lo is not
-    lowest(word), population(word)                                          the lowest bit set; how many are set
-    float_of_bits(word), float_to_bits(value)                               a float64 and its bits
-    borrowed(array)                                                         the array without reference counts
-    call_operator(address, a, b)                                            a registered operator of two words
-    @kernel                                                                 njit, as the kernels here are compiled:
-                                                                            cached, no GIL, no
-                                                                            references counted; of
-                                                                            its indices only a lone
-                                                                            constant, as in a[-1],
-                                                                            may be negative
-    @allocating                                                             as kernel, for one that makes arrays
-    @inlined                                                                as kernel, copied to where it is called
-    function_pointer(kernel, *types), @on_demand(*types)                    kernels that others call by their address
-    start_delta(old, new, state)                                            to the first difference of two trees
-    next_changes(tree, columns, state, actions, out)                        the next differences (trees/compare.py)
-    fold_intervals_at(address, tree, folds, bounds, out, full, work)        folds intervals of keys, by the address of
-                                                                            fold_intervals
-                                                                            (trees/kernels/folds.py);
-                                                                            folds are FoldWords,
-                                                                            bounds Bounds, and work
-                                                                            has work_words(folds, n)
-                                                                            words
-    find_weighted(tree, columns, row, weight, ranks, out)                   records by rank, each counted several times
-    stab(index, key, x, path, out, n, visits)                               appends to out[C, m] the n records so far
-                                                                            and those of an
-                                                                            IntervalTree (a TreeRef
-                                                                            of some height, columns,
-                                                                            alphas, fold word) with
-                                                                            key[:alphas] whose
-                                                                            interval meets [x,
-                                                                            key[alphas]]; returns
-                                                                            how many, even beyond m;
-                                                                            path[CURSOR_WORDS, 3],
-                                                                            visits[1]
-    compose_few, ascends                                                    one edit a key; whether keys ascend
-    code_of(value, ...)                                                     the bits of a value in a packed tuple
-    flush_queue(pages, accounts, queues, room, apply, g)                    applies an edit queue to its trees, for a
-                                                                            host's kernel
-                                                                            (trees/edit.py)
-    begin_commit(accounts, queues)                                          returns the accounts to go on with: first in
-                                                                            a host's kernel that
-                                                                            makes commits in series
-    finish_commit(pages, accounts, queues)                                  writes the record of the commit, if nothing
-                                                                            else is to change
-                                                                            (trees/kernels/finish.py)
+    first(tree, cursors, o)                  to the first record
+    seek(tree, key, m, cursors, o)           to the first with m columns >= key
+    forward(tree, key, m, cursors, o)        as seek, from where the cursor is
+    next_leaf(tree, cursors, o)              to the next leaf's first record
+    before(tree, key, m)                     (page, slot) of the last with m columns below key, (0, 0)
+                                             if there is none, or (-page, 0)
+    tree_at(pages, words, o)                 the tree with ROOT, HEIGHT, KEYS in an array
+    field(words, page, c, slot)              column c of an entry of a page
+    unpack(words, page, c, lo, hi, out, at)  of entries lo to hi into out[at:]
+    gallop(words, page, c, lo, hi, x)        first entry >= x in that column
+    run_end(words, page, c, lo, hi, x)       first entry > x, given entry lo is not
+    lowest(word), population(word)           the lowest bit set; how many are set
+    float_of_bits(word), float_to_bits(value)          a float64 and its bits
+    borrowed(array)                          the array without reference counts
+    call_operator(address, a, b)             a registered operator of two words
+    start_delta(old, new, state)             to the first difference of two trees
+    next_changes(tree, columns, state, actions, out)   the next differences (trees/compare.py)
+    fold_intervals_at(address, tree, folds, bounds, out, full, work)
+        folds intervals of keys, by the address of fold_intervals (trees/kernels/folds.py); folds are
+        FoldWords, bounds Bounds, and work has work_words(folds, n) words
+    find_weighted(tree, columns, row, weight, ranks, out)   records by rank, each counted several times
+    stab(index, key, x, path, out, n, visits)
+        appends to out[C, m] the n records so far and those of an IntervalTree (a TreeRef of some
+        height, columns, alphas, fold word) with key[:alphas] whose interval meets [x, key[alphas]];
+        returns how many, even beyond m; path[CURSOR_WORDS, 3], visits[1]
+    compose_few, ascends, code_of(value, ...)
+        one edit a key; whether keys ascend; the bits of a value in a packed tuple
+    flush_queue(pages, accounts, queues, room, apply, g)
+        applies an edit queue to its trees, for a host's kernel (trees/edit.py)
+    begin_commit(accounts, queues)
+        returns the accounts to go on with: first in a host's kernel that makes commits in series
+    finish_commit(pages, accounts, queues)
+        writes the record of the commit, if nothing else is to change (trees/kernels/finish.py)
 
-    TypedKernel(kernel, *types)                                             a kernel that Python calls with groups of
-                                                                            arguments: named tuples,
-                                                                                such as TreeRef,
-                                                                            PageAccounts, Queues and
-                                                                            FlushRoom, of Words,
-                                                                            MappedWords, Bytes,
-                                                                            Flags, Table, ByteTable,
-                                                                            Tables
-                                                                            (runtime/types.py)
+A kernel is a function with one of these decorators. Its signature declares the types of its
+arguments: int, bool, float, Words, MappedWords, Bytes, Flags, Table, ByteTable, Tables
+(runtime/types.py), and named tuples of these, such as TreeRef, PageAccounts, Queues and FlushRoom.
+
+    @kernel                  njit, as the kernels here are compiled: cached, no GIL, no references
+                             counted; of its indices only a lone constant, as in a[-1], may be negative
+    @allocating, @inlined    as kernel, for one that makes arrays; copied to where it is called
+    function_pointer(kernel), @on_demand()      kernels that others call by their address
+    TypedKernel(kernel)      a kernel that Python calls; types that its signature leaves open follow
+
+A cursor's words:
 
     cursors[o + LEAF_PAGE]       where the leaf's words begin
     cursors[o + LEAF_SLOT]       the record in it
@@ -119,6 +97,7 @@ from pagestore.trees.kernels.arguments import (
     IntervalTree,
     PageAccounts,
     Queues,
+    Reordering,
     TreeRef,
 )
 from pagestore.trees.kernels.compare import next_changes, start_delta
@@ -185,6 +164,7 @@ __all__ = [
     "PageAccounts",
     "Pages",
     "Queues",
+    "Reordering",
     "Table",
     "Tables",
     "TreeRef",
@@ -228,9 +208,7 @@ __all__ = [
 
 
 def raise_for(status: int, tree: int | None = None) -> int:
-    """Return a kernel's status or count. Raises CorruptionError naming the page for a negative
-    one.
-    """
+    """Return a kernel's status or count. Raises CorruptionError naming the page for a negative one."""
     if status < 0:
         raise CorruptionError(page=-int(status), tree=tree)
     return int(status)

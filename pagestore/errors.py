@@ -76,9 +76,7 @@ class OutOfMemoryError(PagestoreError, MemoryError):
 
 
 class MovedError(PagestoreError, OSError):
-    """The store's file was deleted, moved or replaced by another one while it was open for
-    writing.
-    """
+    """The store's file was deleted, moved or replaced by another one while it was open for writing."""
 
 
 class ClosedError(PagestoreError, ValueError):
@@ -144,9 +142,7 @@ class OrderError(PagestoreError, ValueError):
 
 
 class EditError(PagestoreError, ValueError):
-    """An edit that cannot be made: a support below zero, a sum beyond 64 bits, ADD mixed with
-    SET.
-    """
+    """An edit that cannot be made: a support below zero, a sum beyond 64 bits, ADD mixed with SET."""
 
 
 class ExistsError(PagestoreError, ValueError):

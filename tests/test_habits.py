@@ -252,6 +252,42 @@ def private_words(source: str, file: str) -> list[str]:
     return [f"{file}:{n}: write plain words for {word[0]!r}" for n, word in found if word]
 
 
+UNDECLARED = (
+    90  # kernels of eight parameters and more, which their declaration would put on as many lines
+)
+
+
+def undeclared(source: str, file: str) -> tuple[list[str], list[str]]:
+    """The kernels that declare the type of no parameter, and those that leave out some."""
+    kernels = [one for one in functions(source, file) if KERNELS & decorators(one.node)]
+    declared = {
+        str(one): [arg.annotation is not None for arg in one.node.args.args]
+        for one in kernels
+        if "intrinsic" not in decorators(one.node)
+    }
+    nothing = [name for name, types in declared.items() if types and not any(types)]
+    some = [name for name, types in declared.items() if any(types) and not all(types)]
+    return nothing, some
+
+
+def test_kernels_declare_the_types_of_their_parameters() -> None:
+    nothing, some = [], []
+    for package in ("pagestore", "ivm"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            found = undeclared(path.read_text(), str(path.relative_to(ROOT)))
+            nothing += found[0]
+            some += found[1]
+    nothing = [name for name in nothing if not name.startswith("pagestore/runtime/")]
+    assert not some and len(nothing) <= UNDECLARED, [*some, len(nothing)]
+
+
+def test_kernels_without_types_are_found() -> None:
+    source = (
+        "@kernel\ndef f(a: Words, b): ...\n@inlined\ndef g(a): ...\n@kernel\ndef h(a: int): ..."
+    )
+    assert undeclared(source, "f.py") == (["f.py:4: g"], ["f.py:2: f"])
+
+
 def test_no_private_words() -> None:
     named = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
     pages = [*named, *sorted((ROOT / "docs").rglob("*.md"))]

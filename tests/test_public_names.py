@@ -28,12 +28,13 @@ MODULES = {  # each public module, and the names that it offers
         register_host register_operator
     """,
     "pagestore.compiled": """
-        ADD Bounds ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom FoldWords GAIN HEIGHT INSERT IntervalTree
-        KEYS LEAF_ENTRIES LEAF_PAGE LEAF_SLOT MappedWords PATH PageAccounts Pages Queues ROOT SCANS SCANS_END SET TAKEN
-        Table Tables TreeRef TypedKernel VERSION WORD_MAX WORD_MIN Words allocating ascends before begin_commit
-        borrowed call_operator code_of compose_few field find_weighted finish_commit first float_of_bits float_to_bits
-        flush_queue fold_intervals_at forward function_pointer gallop inlined kernel lowest next_changes next_leaf
-        on_demand population raise_for run_end seek stab start_delta tree_at unpack work_words
+        ADD Bounds ByteTable Bytes CHANGES CURSOR_WORDS ERASE Flags FlushRoom FoldWords GAIN HEIGHT INSERT
+        IntervalTree KEYS LEAF_ENTRIES LEAF_PAGE LEAF_SLOT MappedWords PATH PageAccounts Pages Queues ROOT Reordering
+        SCANS SCANS_END SET TAKEN Table Tables TreeRef TypedKernel VERSION WORD_MAX WORD_MIN Words allocating ascends
+        before begin_commit borrowed call_operator code_of compose_few field find_weighted finish_commit first
+        float_of_bits float_to_bits flush_queue fold_intervals_at forward function_pointer gallop inlined kernel
+        lowest next_changes next_leaf on_demand population raise_for run_end seek stab start_delta tree_at unpack
+        work_words
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError

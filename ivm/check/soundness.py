@@ -112,9 +112,7 @@ class Soundness:
                 last = value
 
     def _minus_stored(self, s: int, context: Context, ranges: Ranges) -> Ranges:
-        """Return the part of some ranges that the stored intervals of a sensor do not cover in a
-        context.
-        """
+        """Return the part of ranges that a sensor's stored intervals do not cover in a context."""
         columns = self._plan.sensors[s].columns
         words = tuple(context[level] for level in columns if level >= 0)
         depth = self._plan.sensors[s].depth

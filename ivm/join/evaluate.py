@@ -129,9 +129,7 @@ def _is_reading(shape: Shape) -> bool:
 def _read(
     pages: Pages, shape: Shape, tree: Tree, listed: frozenset[int] | None, held: Holding
 ) -> Evaluation:
-    """Read the bindings from one index: its records, or their distinct prefixes of `levels`
-    columns.
-    """
+    """Read the bindings from one index: its records, or their distinct `levels` first columns."""
     levels, width = shape.levels, shape.levels + len(shape.reads)
     chosen = [level for level in range(levels) if listed is None or level in listed]
     columns = (*chosen, *shape.reads[:, 2].tolist())

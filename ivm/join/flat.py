@@ -218,7 +218,7 @@ def level_bounds(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
     return int(flat.low[places].min()), int(flat.high[places].max())
 
 
-RUN = TypedKernel(kernel.run_flat, FlatTries, FlatRun, KeyTables, BitRows, FlatOutput)
+RUN = TypedKernel(kernel.run_flat)
 
 
 class FlatJoin(Run):
@@ -424,9 +424,7 @@ def _unequal(shape: Shape, level: int) -> bool:
 
 
 def _read_below(shape: Shape, level: int) -> set[int]:
-    """Return the levels that some later level reads: prefixes of its atoms, and other sides of
-    its bounds.
-    """
+    """Return the levels that a later level reads: its atoms' prefixes, its bounds' other sides."""
     below = shape.argument_level[shape.argument_level.max(axis=1) > level]
     bounds = shape.bounds[shape.bound_start[level + 1] :]
     return {*below.ravel().tolist(), *bounds[:, tries.OTHER :: 2].ravel().tolist()}

@@ -125,9 +125,7 @@ class Run(ABC):
         self._stocked += buffers
 
     def over(self, first: Range) -> Self:
-        """Restart with the first variable within `first`, inclusive.  What is cached of slices
-        stays cached.
-        """
+        """Restart with the first variable within `first`, inclusive.  Cached slices stay cached."""
         shape, sensors, granularity = self._arguments
         self._plan = plan_array(shape.ranged, sensors, granularity).copy()
         at = self._plan[tries.BOUNDS] + tries.CONSTANT

@@ -17,7 +17,7 @@ import numpy as np
 
 from ivm.join.kernels import leapfrog, tries
 from ivm.join.kernels.bounds import merge_intervals
-from pagestore.compiled import Table, TypedKernel
+from pagestore.compiled import TypedKernel
 from pagestore.host import WORD_MAX, WORD_MIN, Tree, distinct
 
 ALL = (WORD_MIN, WORD_MAX)
@@ -180,9 +180,7 @@ def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
 
 
 def slices_room(parts: int, page_words: int) -> np.ndarray:
-    """Allocate space for a leaf slice of each of `parts` atoms; a page has at most two entries
-    per word.
-    """
+    """Allocate a leaf slice for each of `parts` atoms; a page has at most two entries per word."""
     return np.empty((parts, 2 * page_words), np.int64)
 
 
@@ -207,7 +205,7 @@ def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarra
     return flat
 
 
-MERGE = TypedKernel(merge_intervals, Table, int, int)
+MERGE = TypedKernel(merge_intervals)
 
 
 def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:

@@ -64,9 +64,7 @@ def read_columns(program: Program, known: Program, merging: bool) -> Program:
 
 
 def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """Replace reads of single columns by reads of the whole functions.  Raises ArityError,
-    ConstructError.
-    """
+    """Replace reads of single columns by reads of functions.  Raises ArityError, ConstructError."""
     if not any(":" in name and name not in known for name in rule.reads):
         return rule
     taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {

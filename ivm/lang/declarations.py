@@ -263,9 +263,7 @@ def _all_asserted(predicate: Predicate) -> Rule:
 
 
 def _whole(literal: Any, whole: Container[str]) -> Any:
-    """Return a literal that reads the views of all rows, or the rows of transactions where it
-    says so.
-    """
+    """Return a literal that reads views of all rows, or rows of transactions if it says so."""
     match literal:
         case Atom() if (stored := asserted_of(literal.predicate)) in whole:
             return replace(literal, predicate=stored)

@@ -126,9 +126,7 @@ class Binary(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Call(Placed):
-    """`name[args]`, a function of terms (lang/functions.py), or a comparison among its
-    arguments.
-    """
+    """`name[args]`, a function of terms (lang/functions.py), or a comparison among its arguments."""
 
     name: str
     args: tuple["Term", ...]

@@ -397,9 +397,8 @@ def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> lis
 
     n[x] = c <- agg<<c = count() else 0 for node(x)>> edge(x, _).
 
-    n$some[x] = c <- agg<<c = count()>> edge(x, _).
-    n$for(x) <- node(x).
-    n[x] = c <- n$for(x), n$some[x] = c ; n$for(x), !n$some[x] = _, c = 0.
+    n$some[x] = c <- agg<<c = count()>> edge(x, _). n$for(x) <- node(x). n[x] = c <- n$for(x),
+    n$some[x] = c ; n$for(x), !n$some[x] = _, c = 0.
     """
     *made, rule = rules
     some = tuple(replace(head, predicate=f"{head.predicate}$some") for head in rule.heads)

@@ -51,12 +51,11 @@ class Program:
     which a query returns, `merged` says that in some rule atoms of single columns of one row were
     merged into one atom, `lean` that what aggregates read has fewer rows or columns than it had in
     earlier releases, `sure` that some helper has no view of what fails, since nothing does,
-    `partial` that the state of a min or max may keep a few values of each group, `factored` that
-    an aggregate reads helpers of parts that no variable connects, and `guarded` that an aggregating
-    rule excludes nulls itself, so that no groups of nulls only are counted. For queries,
-    `seeds` has the rows of predicates that a rewriting added, and `notes` says what it did.
-    `warnings` are about the text. `text` is what a store keeps for statements that did not come
-    from one.
+    `partial` that the state of a min or max may keep a few values of each group, `factored` that an
+    aggregate reads helpers of parts that no variable connects, and `guarded` that an aggregating
+    rule excludes nulls itself, so that no groups of nulls only are counted. For queries, `seeds`
+    has the rows of predicates that a rewriting added, and `notes` says what it did. `warnings` are
+    about the text. `text` is what a store keeps for statements that did not come from one.
     """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)

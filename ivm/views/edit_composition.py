@@ -82,9 +82,7 @@ def compose(
 
 
 def _only_append(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray) -> bool:
-    """Return whether rows are given in key order, each key once and after the tree's last.
-    O(n).
-    """
+    """Return whether rows are given in key order, each key once and after the tree's last. O(n)."""
     keys = rows[: tree.spec.keys]
     return (
         in_order([rows], len(keys))

@@ -28,11 +28,11 @@ from ivm.views.delta import Delta, matches, net_changes, region_columns, regions
 from ivm.ways.kernels import match
 from ivm.ways.kernels.probe import mark_lone
 from ivm.ways.probe import probe_all, probe_by_shares, probed
-from pagestore.compiled import Flags, Table, TypedKernel, ascends
+from pagestore.compiled import Table, TypedKernel, ascends
 from pagestore.host import ERASE, INSERT, Pages, Snapshot, Tree, distinct
 
 ASCENDS = TypedKernel(ascends, Table)
-MARK = TypedKernel(mark_lone, Table, Table, Flags, Flags)
+MARK = TypedKernel(mark_lone)
 
 
 class Change(NamedTuple):

@@ -18,10 +18,10 @@ from ivm.terms.conditions import SAME, Choice
 from ivm.terms.encoder import Encode
 from ivm.ways.kernels import reach as kernel
 from ivm.ways.kernels.reach import Conditions
-from pagestore.compiled import Flags, Table, TypedKernel
+from pagestore.compiled import TypedKernel
 from pagestore.host import NULL, WORD_MAX, WORD_MIN
 
-REACHED = TypedKernel(kernel.reached, Conditions, Table, Flags)
+REACHED = TypedKernel(kernel.reached)
 EQUAL = "=", "!=", SAME  # comparisons that hold of texts if they do of their words
 OPTIONS_MAX = 1 << 10  # of a plan; with more it counts as reached
 

@@ -46,7 +46,7 @@ from pagestore.pages.page import (
 from pagestore.pages.scan_tree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.pages.scan_tree_edit import patch_scan_tree
 from pagestore.runtime.kernel import kernel, on_demand
-from pagestore.runtime.types import MappedWords, Words
+from pagestore.runtime.types import MappedWords, Table, Words
 
 # rows of the last level of `node`, which no tree is high enough to use: scratch, a word for each
 # column or entry
@@ -56,7 +56,7 @@ BLOCK = 64  # entries measured at once
 
 
 @kernel
-def body_words(page_words, columns, scans, level):
+def body_words(page_words: int, columns: int, scans: Table, level: int):
     """Return how many words of a page columns may fill: not header, descriptors, ScanTree and
     the free last word.
     """
@@ -65,7 +65,7 @@ def body_words(page_words, columns, scans, level):
 
 
 @kernel
-def births_at(keys, folds):
+def births_at(keys: int, folds: int):
     """Return the column of an index page that holds its children's births; -1 if the page would
     be too wide with it.
     """
@@ -73,7 +73,7 @@ def births_at(keys, folds):
 
 
 @kernel
-def entry_columns(keys, values, folds, level):
+def entry_columns(keys: int, values: int, folds: int, level: int):
     """Return how many columns pages of a level have."""
     if level == 0:
         return keys + values
@@ -81,7 +81,7 @@ def entry_columns(keys, values, folds, level):
 
 
 @kernel
-def anchor(columns, folds, level):
+def anchor(columns: int, folds: int, level: int):
     """Return the column of an index page that holds its children (base 0, so that a fresh child's
     id fits); else -1.
 
@@ -92,7 +92,7 @@ def anchor(columns, folds, level):
 
 
 @kernel
-def measured(values, lo, hi, anchored):
+def measured(values: Words, lo: int, hi: int, anchored: bool):
     """Return (base, width) of the narrowest column that holds values[lo:hi]; the base of an
     anchored one is 0.
     """
@@ -103,7 +103,7 @@ def measured(values, lo, hi, anchored):
 
 
 @kernel
-def bounds(values, lo, hi):
+def bounds(values: Words, lo: int, hi: int):
     """Return the least and the greatest of values[lo:hi], in a loop that the compiler can
     vectorize.
     """
@@ -117,7 +117,7 @@ def bounds(values, lo, hi):
 
 
 @kernel
-def words_needed(node, columns, scans, level, lo, hi):
+def words_needed(node: Table, columns: int, scans: Table, level: int, lo: int, hi: int):
     """Return how many words entries lo..hi take, each column as narrow as its values allow."""
     anchored = anchor(columns, scans.shape[0], level)
     total = 0
@@ -156,7 +156,7 @@ def fill(node, columns, lo, hi, page_words, scans, level, spare):
 
 
 @kernel
-def write_page(fresh, kind_word, columns, entries):
+def write_page(fresh: FreshPage, kind_word: int, columns: int, entries: Entries):
     """Encode entries as a page of the arena; its checksum is stamped when it is written to the
     file.
     """
@@ -223,7 +223,9 @@ def scan_tree(fresh, shape, level, entries, decoded, parent, words, kept, work):
 
 
 @kernel
-def cuts(node, columns, n, page_words, scans, level, spare):
+def cuts(
+    node: Table, columns: int, n: int, page_words: int, scans: Table, level: int, spare: Table
+):
     """Cut n entries into pages: as few as greedy filling needs, then as even as that allows.
 
     Write the end of each piece to spare[ENDS] and return the number of pieces.
@@ -314,7 +316,7 @@ def shift_page(words, kept, entries, columns, anchored, least, room, fresh):
 
 
 @kernel
-def fits(node, runs_at, runs, n, values, base, width):
+def fits(node: Table, runs_at: int, runs: int, n: int, values: Words, base: int, width: int):
     """Return whether all values between the runs fit in `width` bits as offsets from `base`."""
     if width == 64:
         return True
@@ -331,7 +333,7 @@ def fits(node, runs_at, runs, n, values, base, width):
 
 
 @kernel
-def decode_runs(words, old, node, c, runs_at, runs):
+def decode_runs(words: MappedWords, old: int, node: Table, c: int, runs_at: int, runs: int):
     """Decode the runs of column c of the old page to their places in the buffer."""
     for r in range(runs):
         unpack(words, old, c, node[runs_at, r], node[runs_at + 1, r], node[c], node[runs_at + 2, r])
@@ -366,7 +368,7 @@ def move_column(words, old, node, c, runs_at, runs, n, arena, page):
 
 
 @kernel
-def put_bits(target, to, width, value):
+def put_bits(target: Words, to: int, width: int, value: int):
     """Write `value`, which has at most `width` bits, from bit `to` on; the bits after them are
     lost.
     """
@@ -377,7 +379,7 @@ def put_bits(target, to, width, value):
 
 
 @kernel
-def move_bits(source, at, target, to, count):
+def move_bits(source: MappedWords, at: int, target: Words, to: int, count: int):
     """Copy `count` bits from bit `at` of the source to bit `to` of the target; the target bits
     after them are lost.
 

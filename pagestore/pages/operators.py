@@ -35,13 +35,14 @@ from pagestore.errors import ExistsError, MissingError, SchemaError
 from pagestore.pages.page import field
 from pagestore.runtime.intrinsics import CALLBACK, call_operator
 from pagestore.runtime.kernel import JIT, c_function, kernel
+from pagestore.runtime.types import MappedWords, Table, Words
 
 COUNT, SUM, MIN, MAX, CARRY, THEN, CHECKSUM = range(7)
 USER = 256  # a registered operator's code is its name, read as a number
 
 
 @kernel
-def group_end(scans, f, end):
+def group_end(scans: Table, f: int, end: int):
     """Return the first row after the group that row f leads."""
     f += 1
     while f < end and (scans[f, 0] == CARRY or scans[f, 0] == THEN):
@@ -50,7 +51,9 @@ def group_end(scans, f, end):
 
 
 @kernel
-def combine(scans, first, end, a, i, da, b, j, db):
+def combine(
+    scans: Table, first: int, end: int, a: Words, i: int, da: int, b: Words, j: int, db: int
+):
     """Replace a by ``a ⊕ b``, for fold words first..end.  Word f is at a[i + f * da] and b[j + f *
     db].
 
@@ -84,7 +87,7 @@ def combine(scans, first, end, a, i, da, b, j, db):
 
 
 @kernel
-def beats(op, first, end, b, j, db, a, i, da):
+def beats(op: int, first: int, end: int, b: Words, j: int, db: int, a: Words, i: int, da: int):
     """Return whether tuple b is greater than tuple a (less, for MIN); False if they are equal."""
     for f in range(first, end):
         x, y = a[i + f * da], b[j + f * db]
@@ -94,7 +97,7 @@ def beats(op, first, end, b, j, db, a, i, da):
 
 
 @kernel
-def mixed(x):
+def mixed(x: int):
     """Spread every bit over the word, by a bijection (the finisher of splitmix64)."""
     x = (x ^ (x >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
     x = (x ^ (x >> 27 & 0x1FFFFFFFFF)) * -7723592293110705685
@@ -102,19 +105,19 @@ def mixed(x):
 
 
 @kernel
-def chained(h, x):
+def chained(h: int, x: int):
     """Extend the hash h of a record's first words by its next word x."""
     return mixed(h ^ mixed(x + 7046029254386353131)) + 1442695040888963407
 
 
 @kernel
-def lift(op, x):
+def lift(op: int, x: int):
     """Return the fold word of a single record whose column holds x; not for COUNT and CHECKSUM."""
     return x >> 63 if op == CARRY else x
 
 
 @kernel
-def lift_entry(words, page, level, keys, scans, f, i):
+def lift_entry(words: MappedWords, page: int, level: int, keys: int, scans: Table, f: int, i: int):
     """Return fold word f of entry i of an encoded page: of the record, or of the child's
     subtree.
     """
@@ -132,7 +135,7 @@ def lift_entry(words, page, level, keys, scans, f, i):
 
 
 @kernel
-def lift_decoded(node, level, keys, scans, f, i):
+def lift_decoded(node: Table, level: int, keys: int, scans: Table, f: int, i: int):
     """Like `lift_entry`, for entry i of a node buffer int64[C, n]."""
     if level > 0:
         return node[keys + 1 + f, i]
@@ -177,7 +180,7 @@ def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
 
 
 @kernel
-def plain_run(node, level, keys, op, c, f, lo, hi):
+def plain_run(node: Table, level: int, keys: int, op: int, c: int, f: int, lo: int, hi: int):
     """Fold COUNT, MIN or MAX of one word, in loops that the compiler can vectorize."""
     if op == COUNT and level == 0:
         return hi - lo
@@ -198,7 +201,7 @@ def plain_run(node, level, keys, op, c, f, lo, hi):
 
 
 @kernel
-def sum_run(values, out, o, stride):
+def sum_run(values: Words, out: Words, o: int, stride: int):
     """Write the exact sum of values as two words; the 32-bit halves are summed apart, without a
     carry.
     """

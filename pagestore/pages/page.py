@@ -16,6 +16,7 @@ from pagestore.pages.layout import (
 )
 from pagestore.runtime.intrinsics import either, word_at
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import MappedWords, Words
 
 NARROW = 57  # bits; a value of this width or less is read with one load
 
@@ -23,25 +24,25 @@ type_word, columns_in = kernel(page_type), kernel(page_columns)
 
 
 @kernel
-def records_max(page_words):
+def records_max(page_words: int):
     """Return the most records that a page may hold, which bounds the scratch of every kernel."""
     return RECORDS_A_WORD * page_words
 
 
 @kernel
-def columns_of(words, page):
+def columns_of(words: MappedWords | Words, page: int):
     """Return how many columns a page has."""
     return columns_in(words[page + TYPE])
 
 
 @kernel
-def folds_of(words, page):
+def folds_of(words: MappedWords, page: int):
     """Return how many folds an entry of the page's tree has."""
     return words[page + TYPE] >> 24 & 255
 
 
 @kernel
-def column(words, page, c):
+def column(words: MappedWords | Words, page: int, c: int):
     """Return (base, index of the first word, width) of a column."""
     at = page + HEADER + 2 * c
     offset = words[at + 1]
@@ -49,7 +50,7 @@ def column(words, page, c):
 
 
 @kernel
-def bits(words, start, width, i):
+def bits(words: MappedWords | Words, start: int, width: int, i: int):
     """Return the `width` bits of entry i, as a word."""
     if width <= NARROW:
         return narrow(words, start, width, i)
@@ -61,7 +62,7 @@ def bits(words, start, width, i):
 
 
 @kernel
-def narrow(words, start, width, i):
+def narrow(words: MappedWords | Words, start: int, width: int, i: int):
     """Like `bits`, for widths up to NARROW: one load, since 8 bytes from the value's first byte
     on hold all of it.
     """
@@ -69,14 +70,14 @@ def narrow(words, start, width, i):
 
 
 @kernel
-def field(words, page, c, i):
+def field(words: MappedWords | Words, page: int, c: int, i: int):
     """Return value i of column c."""
     base, start, width = column(words, page, c)
     return base + bits(words, start, width, i)
 
 
 @kernel
-def birth_at(words, page, keys, slot):
+def birth_at(words: MappedWords, page: int, keys: int, slot: int):
     """Return which version wrote the child at a slot of an index page; 0 if the page has no
     births.
     """
@@ -85,7 +86,7 @@ def birth_at(words, page, keys, slot):
 
 
 @kernel
-def unpack(words, page, c, lo, hi, out, at):
+def unpack(words: MappedWords | Words, page: int, c: int, lo: int, hi: int, out: Words, at: int):
     """Decode entries lo..hi of column c into ``out[at:]``, in a loop that the compiler can
     vectorize.
     """
@@ -106,7 +107,7 @@ def unpack_bits(words, base, start, width, lo, hi, out, at):
 
 
 @kernel
-def width_of(low, high):
+def width_of(low: int, high: int):
     """Return how many bits hold every value of [low, high] as an offset from low; a wrapped
     difference takes 64.
     """
@@ -121,7 +122,7 @@ def width_of(low, high):
 
 
 @kernel
-def word_from(words, i, bit):
+def word_from(words: MappedWords, i: int, bit: int):
     """Return the 64 bits that begin at a bit of words[i]."""
     return word_at(words, 8 * i) >> bit & ~(-2 << (63 - bit)) | word_at(words, 8 * i + 8) << 1 << (
         63 - bit
@@ -129,7 +130,7 @@ def word_from(words, i, bit):
 
 
 @kernel
-def pack(words, start, base, width, values, lo, hi):
+def pack(words: Words, start: int, base: int, width: int, values: Words, lo: int, hi: int):
     """Encode ``values[lo:hi]`` as offsets from base, `width` bits each, from word `start` on.
 
     Return the index after the last word written.
@@ -158,14 +159,14 @@ def pack(words, start, base, width, values, lo, hi):
 
 
 @kernel
-def lower(words, page, c, lo, hi, x):
+def lower(words: MappedWords, page: int, c: int, lo: int, hi: int, x: int):
     """Return the first i in [lo, hi) whose column c is at least x; else hi.  O(log(hi - lo))."""
     base, start, width = column(words, page, c)
     return halve(words, base, start, width, lo, hi, x)
 
 
 @kernel
-def halve(words, base, start, width, lo, hi, x):
+def halve(words: MappedWords, base: int, start: int, width: int, lo: int, hi: int, x: int):
     """Like `lower`, for a column whose base, start and width are known.
 
     Probe three entries at once, whose loads do not wait for each other, until few entries are left.
@@ -199,13 +200,13 @@ def halve(words, base, start, width, lo, hi, x):
 
 
 @kernel
-def bits_at(words, at, mask):
+def bits_at(words: MappedWords | Words, at: int, mask: int):
     """Return the bits of `mask`, up to NARROW, from bit `at` of the map on."""
     return word_at(words, at >> 3) >> (at & 7) & mask
 
 
 @kernel
-def gallop(words, page, c, lo, hi, x):
+def gallop(words: MappedWords, page: int, c: int, lo: int, hi: int, x: int):
     """Like `lower`, in O(log distance): double the step, then halve it."""
     base, start, width = column(words, page, c)
     if lo >= hi or base + bits(words, start, width, lo) >= x:
@@ -218,7 +219,7 @@ def gallop(words, page, c, lo, hi, x):
 
 
 @kernel
-def run_end(words, page, c, lo, hi, x):
+def run_end(words: MappedWords, page: int, c: int, lo: int, hi: int, x: int):
     """Return the first i in [lo, hi) whose column c exceeds x, given that entry lo does not, by
     galloping.
     """
@@ -226,7 +227,7 @@ def run_end(words, page, c, lo, hi, x):
 
 
 @kernel
-def locate(words, page, key, m, lo):
+def locate(words: MappedWords, page: int, key: Words, m: int, lo: int):
     """Return the first entry from `lo` on whose first m columns are at least ``key[:m]``, and
     whether they equal it.
 
@@ -243,7 +244,7 @@ def locate(words, page, key, m, lo):
 
 
 @kernel
-def child_slot(words, page, key, m, keys, lo):
+def child_slot(words: MappedWords, page: int, key: Words, m: int, keys: int, lo: int):
     """Return the entry of an index page whose subtree holds the place of ``key[:m]`` (its lower
     bound).
 

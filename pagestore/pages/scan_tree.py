@@ -23,6 +23,7 @@ from pagestore.pages.layout import ENTRY_COUNT, SCAN
 from pagestore.pages.operators import CARRY, CHECKSUM, COUNT, combine, fold_run
 from pagestore.pages.page import bits, pack, unpack, width_of
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import MappedWords, Table, Words
 
 ENTRIES_MIN = 9  # entries of a leaf when its tree is built: at least this, less than twice this
 BUDGET = 20  # each fold word may take a 20th of a page
@@ -36,7 +37,7 @@ EMPTY, DIRTY, CLEAN = range(3)  # the fold of a node is not computed yet, out of
 
 
 @kernel
-def leaves_max(page_words):
+def leaves_max(page_words: int):
     """Return more leaves than the ScanTree of any page has: a page has 2 * page_words entries at
     most.
     """
@@ -47,7 +48,7 @@ def leaves_max(page_words):
 
 
 @kernel
-def work_words(page_words, folds):
+def work_words(page_words: int, folds: int):
     """Return the words of scratch: starts, states, weights and nodes of the largest tree, and
     spare words.
     """
@@ -56,7 +57,7 @@ def work_words(page_words, folds):
 
 
 @kernel
-def scan_room(page_words, scans, level):
+def scan_room(page_words: int, scans: Table, level: int):
     """Return how many words at the end of a page its ScanTree may take; 0 if all folds are
     counts of records.
     """
@@ -69,7 +70,7 @@ def scan_room(page_words, scans, level):
 
 
 @kernel
-def layout_of(page_words, folds):
+def layout_of(page_words: int, folds: int):
     """Return where starts, states, weights, nodes and spare words begin in `work`, and the
     stride of a fold word.
     """
@@ -137,7 +138,9 @@ def plant(fresh, source, shape, level, entries, root, first, n, depth, work):
 
 
 @kernel
-def decode_folded(arena, page, node, level, keys, scans, lo, hi):
+def decode_folded(
+    arena: Words, page: int, node: Table, level: int, keys: int, scans: Table, lo: int, hi: int
+):
     """Decode the columns of entries lo..hi that the scans fold."""
     for f in range(scans.shape[0]):
         op, c = scans[f, 0], scans[f, 1]
@@ -151,7 +154,7 @@ def decode_folded(arena, page, node, level, keys, scans, lo, hi):
 
 
 @kernel
-def join(scans, nodes, stride, k, work):
+def join(scans: Table, nodes: int, stride: int, k: int, work: Words):
     """Compute the fold of node k from its children's."""
     folds = scans.shape[0]
     for f in range(folds):
@@ -259,7 +262,7 @@ def refresh_carried(fresh, source, shape, level, entries, depth, work):
 
 
 @kernel
-def log2(k):
+def log2(k: int):
     """Return the floor of the binary logarithm: the depth of node k."""
     d = 0
     while k > 1:
@@ -269,7 +272,7 @@ def log2(k):
 
 
 @kernel
-def mark_clean(states, k, depth, work):
+def mark_clean(states: int, k: int, depth: int, work: Words):
     """Mark a whole subtree as CLEAN."""
     for d in range(depth + 1):
         for i in range(k << d, (k << d) + (1 << d)):
@@ -337,7 +340,7 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
 
 
 @kernel
-def stored(scans, f, level):
+def stored(scans: Table, f: int, level: int):
     """Return whether the page stores the nodes of fold word f; counts of records follow from
     where leaves start.
     """
@@ -345,7 +348,7 @@ def stored(scans, f, level):
 
 
 @kernel
-def span(values, lo, n):
+def span(values: Words, lo: int, n: int):
     """Return the least and the greatest of n values from lo on."""
     low = values[lo]
     high = low
@@ -366,7 +369,7 @@ def write_column(arena, page, descriptor, at, low, width, values, lo, n):
 
 
 @kernel
-def tree_column(words, page, area, c):
+def tree_column(words: MappedWords | Words, page: int, area: int, c: int):
     """Return (base, index of the first word, width) of a ScanTree's column: 0 for the starts, 1
     + f for fold word f.
     """
@@ -375,7 +378,7 @@ def tree_column(words, page, area, c):
 
 
 @kernel
-def tree_start(words, page, area, entries, depth, j):
+def tree_start(words: MappedWords, page: int, area: int, entries: int, depth: int, j: int):
     """Return the first entry of leaf j of a page's ScanTree; for j = L, the number of entries."""
     if j >> depth:
         return entries

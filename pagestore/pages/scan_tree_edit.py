@@ -23,7 +23,7 @@ Only counts, sums, minima and maxima are updated this way; other folds are refol
 of the edits.
 """
 
-from pagestore.pages.layout import ENTRY_COUNT, SCAN, FoldColumn
+from pagestore.pages.layout import ENTRY_COUNT, SCAN, FoldColumn, FreshPage, Kept
 from pagestore.pages.operators import (
     CARRY,
     MAX,
@@ -39,6 +39,7 @@ from pagestore.pages.operators import (
 from pagestore.pages.page import bits, column, pack, unpack_bits
 from pagestore.pages.scan_tree import APPLIED, decode_folded, layout_of, stored, tree_column
 from pagestore.runtime.kernel import inlined, kernel
+from pagestore.runtime.types import MappedWords, Table, Words
 
 
 @kernel
@@ -215,7 +216,7 @@ def put_entry(node, level, keys, scans, at, leaf, stride, spare, work):
 
 
 @kernel
-def negate(work, at, width):
+def negate(work: Words, at: int, width: int):
     """Negate a sum of one word, or of two, in place."""
     if width > 1:
         work[at + 1] = ~work[at + 1] + (work[at] == 0)
@@ -223,7 +224,7 @@ def negate(work, at, width):
 
 
 @kernel
-def move_starts(starts, sizes, leaves, work):
+def move_starts(starts: int, sizes: int, leaves: int, work: Words):
     """Shift the starts of leaves by the growth of those before them; return whether any leaf's
     size changed.
     """
@@ -237,7 +238,7 @@ def move_starts(starts, sizes, leaves, work):
 
 
 @kernel
-def balanced(starts, n, depth, work):
+def balanced(starts: int, n: int, depth: int, work: Words):
     """Return whether no leaf is empty, and no node folds more than twice as many entries as its
     sibling.
     """
@@ -270,7 +271,7 @@ def refold_leaves(fresh, shape, level, entries, depth, touched, work):
 
 
 @kernel
-def rejoin_paths(level, scans, touched, page_words, work):
+def rejoin_paths(level: int, scans: Table, touched: int, page_words: int, work: Words):
     """Fold the nodes above the touched leaves again, as long as folds change; return the length of
     `changed`.
 
@@ -300,7 +301,7 @@ def rejoin_paths(level, scans, touched, page_words, work):
 
 
 @kernel
-def replace(level, scans, place, stride, spare, work):
+def replace(level: int, scans: Table, place: int, stride: int, spare: int, work: Words):
     """Replace the fold at `place` by the one in `spare`; return whether a word stored on the
     page changed.
     """
@@ -336,7 +337,7 @@ DIFFERING = 48  # bits; the differences of a whole page of values this narrow ad
 
 
 @kernel
-def in_place(words, kept, node, scans, n):
+def in_place(words: MappedWords, kept: Kept, node: Table, scans: Table, n: int):
     """Return whether folds are plain (count, sum, min or max of one word) and entries keep their
     number and places.
     """
@@ -383,7 +384,7 @@ def change_folds(fresh, shape, level, entries, words, kept, work):
 
 
 @inlined
-def leaf_of(work, starts, i, j):
+def leaf_of(work: Words, starts: int, i: int, j: int):
     """Return the leaf of a ScanTree that folds entry i, searching from leaf j."""
     while work[starts + j + 1] <= i:
         j += 1
@@ -393,7 +394,7 @@ def leaf_of(work, starts, i, j):
 
 
 @kernel
-def differences_fit(words, old, level, c, arena, page):
+def differences_fit(words: MappedWords, old: int, level: int, c: int, arena: Words, page: int):
     """Return whether the sum of a column's differences fits a word and, on an index page, all
     high words are equal.
     """
@@ -495,7 +496,9 @@ def change_extremes(words, kept, entries, c, fresh, folds, changing, least, work
 
 
 @kernel
-def refold_extremes(fresh, c, folds, changing, flip, applied, work):
+def refold_extremes(
+    fresh: FreshPage, c: int, folds: int, changing: FoldColumn, flip: int, applied: int, work: Words
+):
     """Fold the marked leaves of column c again, and their paths as far up as folds change; return
     False if one does not fit.
     """
@@ -522,7 +525,7 @@ def refold_extremes(fresh, c, folds, changing, flip, applied, work):
 
 
 @kernel
-def put_fold(arena, base, at, width, k, value):
+def put_fold(arena: Words, base: int, at: int, width: int, k: int, value: int):
     """Replace the fold of node k; return whether it fits."""
     if width < 64 and (value - base) >> width:
         return False
@@ -531,7 +534,9 @@ def put_fold(arena, base, at, width, k, value):
 
 
 @kernel
-def read_starts(words, old, area, depth, starts, work):
+def read_starts(
+    words: MappedWords | Words, old: int, area: int, depth: int, starts: int, work: Words
+):
     """Decode the starts of leaves, followed by the number of entries."""
     leaves, entries = 1 << depth, words[old + ENTRY_COUNT]
     base, start, width = tree_column(words, old, area, 0)
@@ -542,7 +547,7 @@ def read_starts(words, old, area, depth, starts, work):
 
 
 @kernel
-def set_bits(words, start, width, i, value):
+def set_bits(words: Words, start: int, width: int, i: int, value: int):
     """Replace entry i of a column of `width` bits per value."""
     if width == 0:
         return

@@ -35,6 +35,7 @@ from pagestore.pages.layout import (
     SCAN,
     TYPE,
     WORD,
+    Pages,
     pointer_birth,
     pointer_columns,
 )
@@ -42,6 +43,7 @@ from pagestore.pages.page import birth_at, columns_of, field, folds_of, records_
 from pagestore.pages.scan_tree import ENTRIES_MIN, tree_start
 from pagestore.runtime.intrinsics import crc_of_word, has_crc_instruction
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import Bytes, MappedWords, Words
 
 KIND_AND_LEVEL = 0xFF0F  # bits of a type word
 FOLDS_AND_TREE = 24  # from this bit on, the type words of a tree's pages are the same
@@ -53,7 +55,7 @@ birth_of = kernel(pointer_birth)
 
 
 @kernel
-def enter(pages, root, level, columns):
+def enter(pages: Pages, root: int, level: int, columns: int):
     """Return the first word of the page that pointer `root` leads to, verified to be of `level`,
     or ``-page_id``.
     """
@@ -66,7 +68,7 @@ def enter(pages, root, level, columns):
 
 
 @kernel
-def child(pages, page, keys, slot, level, columns):
+def child(pages: Pages, page: int, keys: int, slot: int, level: int, columns: int):
     """Like `enter`, for the child at a slot of an index page; if its number is out of range, the
     parent is bad.
     """
@@ -81,7 +83,7 @@ def child(pages, page, keys, slot, level, columns):
 
 
 @kernel
-def columns_at(root, keys, level):
+def columns_at(root: int, keys: int, level: int):
     """Return how many columns a kernel that reads no folds reads of the pages at a level below a
     pointer.
     """
@@ -89,7 +91,7 @@ def columns_at(root, keys, level):
 
 
 @kernel
-def look(pages, page_id, level, columns, kin, birth):
+def look(pages: Pages, page_id: int, level: int, columns: int, kin: int, birth: int):
     """Like `enter`, for a page that is not verified yet, or has too few columns.
 
     `kin` holds the folds and tree id, `birth` the birth that the parent expects; 0 means any.
@@ -109,7 +111,7 @@ def look(pages, page_id, level, columns, kin, birth):
 
 
 @kernel
-def mark(arena, ids, seen, page_words):
+def mark(arena: Words, ids: Words, seen: Bytes, page_words: int):
     """Mark pages ids[n], just written from an arena, as verified; pages of runs, which no tree
     enters, stay at 0.
     """
@@ -118,7 +120,7 @@ def mark(arena, ids, seen, page_words):
 
 
 @kernel
-def is_meant(words, page, page_id, level, kin, birth):
+def is_meant(words: MappedWords, page: int, page_id: int, level: int, kin: int, birth: int):
     """Return whether a page's number, kind, level, tree and birth agree with its parent."""
     kind = words[page + TYPE]
     if words[page + ID] != page_id or kind & KIND_AND_LEVEL != type_word(
@@ -131,7 +133,7 @@ def is_meant(words, page, page_id, level, kin, birth):
 
 
 @kernel
-def is_whole(words, page, page_words):
+def is_whole(words: MappedWords, page: int, page_words: int):
     """Return whether a page's bytes match its checksum, and its columns and its ScanTree lie
     inside it.
     """
@@ -161,7 +163,7 @@ def lie_inside(words, page, descriptors, columns, n, first, page_words):
 
 
 @kernel
-def scan_tree_is_whole(words, page, n, page_words):
+def scan_tree_is_whole(words: MappedWords, page: int, n: int, page_words: int):
     """Return whether a page's ScanTree lies inside the page and the starts of its leaves ascend."""
     header, folds = words[page + SCAN], folds_of(words, page)
     depth, at = header & 255, header >> 8 & 0xFFFFFF
@@ -246,7 +248,7 @@ POWERS = _powers()
 
 
 @kernel
-def look_up(crc, word):
+def look_up(crc: int, word: int):
     """Like `crc_of_word`, by tables."""
     x = word ^ crc
     return (
@@ -262,13 +264,13 @@ def look_up(crc, word):
 
 
 @kernel
-def add(crc, word):
+def add(crc: int, word: int):
     """Extend the crc32c `crc` of some bytes by one word."""
     return crc_of_word(crc, word) if has_crc_instruction() else look_up(crc, word)
 
 
 @kernel
-def checksum(words, page, page_words):
+def checksum(words: MappedWords | Words, page: int, page_words: int):
     """Return the crc32c of the bytes of a page after its first word; pages smaller than a
     store's are summed as one.
     """
@@ -287,7 +289,7 @@ def checksum(words, page, page_words):
 
 
 @kernel
-def crc_of(words, begin, end):
+def crc_of(words: MappedWords | Words, begin: int, end: int):
     """Return the crc32c of the bytes of words[begin:end]."""
     crc = ONES
     for i in range(begin, end):
@@ -296,7 +298,7 @@ def crc_of(words, begin, end):
 
 
 @kernel
-def stamp(arena, lo, hi, page_words):
+def stamp(arena: Words, lo: int, hi: int, page_words: int):
     """Write the checksums into pages lo..hi of an arena."""
     if not has_crc_instruction():
         for page in range(lo * page_words, hi * page_words, page_words):
@@ -310,7 +312,7 @@ def stamp(arena, lo, hi, page_words):
 
 
 @kernel
-def stamp_three(arena, p, q, r, page_words):
+def stamp_three(arena: Words, p: int, q: int, r: int, page_words: int):
     """Write the checksums into the pages that begin at words p, q and r."""
     a = b = c = ONES
     # unlike indices into the arena, indices into slices need no check for being negative

@@ -1,6 +1,4 @@
-"""Rows in Arrow as frames of other libraries, where these are installed, and as HTML for
-notebooks.
-"""
+"""Rows in Arrow as frames of other libraries, where these are installed, and as HTML for notebooks."""
 
 from __future__ import annotations
 

@@ -424,9 +424,7 @@ def _of_all_rows(pages: Pages, old: Tree, new: Tree, visible: int, keys: int) ->
 
 
 def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
-    """Yield the edits without erasures that the next insertion restores; nothing if none are
-    left.
-    """
+    """Yield the edits without erasures that the next insertion restores; nothing if none are left."""
     taken = (actions[:-1] == ERASE) & (actions[1:] == INSERT)
     if not taken.any():
         yield actions, words

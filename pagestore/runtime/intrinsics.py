@@ -61,9 +61,7 @@ def memcpy(to: int, at: int, count: int) -> int:
 
 @intrinsic
 def pwrite(fd: int, at: int, count: int, offset: int) -> int:
-    """Write the bytes at an address to a file, like the system call; return how many were
-    written.
-    """
+    """Write the bytes at an address to a file, like the system call; return how many were written."""
     return os.pwrite(fd, ctypes.string_at(int(at), int(count)), int(offset))
 
 

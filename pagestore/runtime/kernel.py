@@ -50,7 +50,7 @@ class Kernel:
 
 class TypedKernel:
     """The entry of a kernel for calls from Python: its argument types are groups, the arrays of
-    types.py, int or bool.
+    types.py, int or bool, given here if they are not those of its signature.
 
     `call` checks no types: an array of another dtype or order is read as if it had the right one,
     and a group costs no more than its fields. The tests set `checking`, and then every call is
@@ -61,7 +61,7 @@ class TypedKernel:
     every: ClassVar["list[TypedKernel]"] = []  # all of this process, in import order
 
     def __init__(self, function: Any, *arguments: Any) -> None:
-        self.function, self.arguments = function, arguments
+        self.function, self.arguments = function, arguments or declared(function)
         TypedKernel.every.append(self)
 
     @cached_property
@@ -77,6 +77,11 @@ class TypedKernel:
         return guarded(call, self.function.__qualname__, self.arguments) if self.checking else call
 
 
+def declared(function: Any) -> tuple[Any, ...]:
+    """Return the types of a kernel's arguments as its signature declares them."""
+    return (*function.__annotations__.values(),)
+
+
 class FunctionPointer:
     """A kernel that other kernels call by its address, given before its arguments; it returns a
     word.
@@ -87,7 +92,7 @@ class FunctionPointer:
     every: ClassVar["list[FunctionPointer]"] = []  # all of this process, in import order
 
     def __init__(self, function: Kernel, arguments: tuple[Any, ...]) -> None:
-        self.function, self.arguments = function, arguments
+        self.function, self.arguments = function, arguments or declared(function)
         function.options["no_cfunc_wrapper"] = False
         FunctionPointer.every.append(self)
 
@@ -169,14 +174,14 @@ def on_demand(*arguments: Any, allocates: bool = False) -> Callable[[Callable[..
     """Decorate a kernel that only kernels call, by its address: it is compiled at the first
     `address()`, if ever.
 
-    `arguments` are the types of its arguments (see types.py).
+    `arguments` are their types (see types.py), if its signature does not declare them.
     """
     return lambda function: function_pointer(kernel(function, _nrt=allocates), *arguments)
 
 
 def function_pointer(compiled: Any, *arguments: Any) -> Any:
-    """Let kernels call a kernel by its `address()`; `arguments` are its types (see types.py). Not
-    after its first call.
+    """Let kernels call a kernel by its `address()`; `arguments` as for `on_demand`. Not after
+    its first call.
 
     Python and kernels may still call the kernel itself.
     """

@@ -18,6 +18,7 @@ second         2 3 4 5 7 9
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page import width_of
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import Table, Words
 
 WORD_BITS = 63
 LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns
@@ -42,7 +43,7 @@ def order_tuples(columns, coding, words, order, some, spare, counts):
 
 
 @kernel
-def order_words(words, bits, order, some, spare, counts):
+def order_words(words: Words, bits: int, order: Words, some: Words, spare: Words, counts: Words):
     """Set order[n] to the stable order of words[n], which have `bits` bits.
 
     Each round sorts by as many bits as fit into a word together with the tuple's place. some[n],
@@ -67,7 +68,7 @@ def order_words(words, bits, order, some, spare, counts):
 
 
 @kernel
-def value_bounds(columns, low, high):
+def value_bounds(columns: Table, low: Words, high: Words):
     """Widen low[K]..high[K] to the values of columns[K, n] except WORD_MIN and WORD_MAX.
 
     If there is no value, low stays above high.
@@ -83,7 +84,7 @@ def value_bounds(columns, low, high):
 
 
 @kernel
-def code_widths(coding):
+def code_widths(coding: Table):
     """Fill in the width of each column's codes from the bounds of `value_bounds`; return the sum
     of the widths.
     """
@@ -97,7 +98,9 @@ def code_widths(coding):
 
 
 @kernel
-def encode_tuples(columns, low, high, width, tail, words, tails):
+def encode_tuples(
+    columns: Table, low: Words, high: Words, width: Words, tail: int, words: Words, tails: Words
+):
     """Write the codes of tuples columns[K, n] to words[n] and their tails of `tail` bits to
     tails[n]; [0] if none.
     """
@@ -119,7 +122,7 @@ def encode_tuples(columns, low, high, width, tail, words, tails):
 
 
 @kernel
-def code_of(x, low, high):
+def code_of(x: int, low: int, high: int):
     """Return the code of x: 0 for WORD_MIN, 1 or more for the column's values, the highest for
     WORD_MAX.
     """
@@ -129,7 +132,7 @@ def code_of(x, low, high):
 
 
 @kernel
-def count_leads(words, shift, counts):
+def count_leads(words: Words, shift: int, counts: Words):
     """Count the tuples of each bucket; words[n] without their last `shift` bits are the buckets'
     numbers.
     """
@@ -138,7 +141,7 @@ def count_leads(words, shift, counts):
 
 
 @kernel
-def count_firsts(first, low, high, width, lead, counts):
+def count_firsts(first: Words, low: Words, high: Words, width: Words, lead: int, counts: Words):
     """Like `count_leads`, where the `lead` leading bits of column 0, first[n], are the buckets'
     numbers.
     """
@@ -147,7 +150,9 @@ def count_firsts(first, low, high, width, lead, counts):
 
 
 @kernel
-def deal(words, tails, shift, tail, at, out, tails_out):
+def deal(
+    words: Words, tails: Words, shift: int, tail: int, at: Words, out: Words, tails_out: Words
+):
     """Distribute tuples to their buckets: bucket b is filled from at[b] on, and at[b] advances.
 
     Without tails_out only the last 63 bits of each tuple are kept; the bucket's number has the
@@ -214,7 +219,7 @@ def sort_words(words, others, spare, others_spare, first, bits, counts):
 
 
 @kernel
-def pass_on(words, others, out, others_out, shift, counts):
+def pass_on(words: Words, others: Words, out: Words, others_out: Words, shift: int, counts: Words):
     """Sort words stably by the digit at `shift` to `out`; return False, doing nothing, if all
     have the same digit.
     """
@@ -240,7 +245,7 @@ def pass_on(words, others, out, others_out, shift, counts):
 
 
 @kernel
-def drop_repeats(words, tails):
+def drop_repeats(words: Words, tails: Words):
     """Move the distinct ones of sorted tuples to the front; return their number."""
     n = 0
     last, last_tail = -1, 0
@@ -259,7 +264,7 @@ def drop_repeats(words, tails):
 
 
 @kernel
-def ascends(keys):
+def ascends(keys: Table):
     """Return whether the tuples keys[K, n] ascend strictly, as most batches do: then nothing has
     to move.
     """
@@ -273,7 +278,7 @@ def ascends(keys):
 
 
 @kernel
-def merge_order(keys, order):
+def merge_order(keys: Table, order: Words):
     """Set order[:n] to the stable order of the first n tuples of keys[K, m], where order has 2n
     words.
 
@@ -301,7 +306,7 @@ def merge_order(keys, order):
 
 
 @kernel
-def run_behind(keys, order, at, start, n):
+def run_behind(keys: Table, order: Words, at: int, start: int, n: int):
     """Return the end of the ascending run that begins at `start`, among the n places from
     order[at] on.
     """
@@ -312,7 +317,7 @@ def run_behind(keys, order, at, start, n):
 
 
 @kernel
-def merge_runs(keys, order, a, b, end, out):
+def merge_runs(keys: Table, order: Words, a: int, b: int, end: int, out: int):
     """Merge order[a:b] and order[b:end] to order[out:]."""
     b_start = b
     while a < b_start and b < end:
@@ -329,7 +334,7 @@ def merge_runs(keys, order, a, b, end, out):
 
 
 @kernel
-def follows(keys, a, b):
+def follows(keys: Table, a: int, b: int):
     """Return whether tuple a sorts after tuple b; of two equal ones, the one with the higher
     index does.
     """

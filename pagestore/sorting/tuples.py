@@ -35,19 +35,19 @@ BUCKET = 14  # buckets have 2 ** BUCKET words or fewer, where possible: two of t
 LEAD_MAX = 10  # bits of a bucket's number, at most: 2 ** LEAD_MAX runs can be written side by side
 BATCH = 1 << 15
 
-ASCENDS = TypedKernel(ascends, Table)
-BOUNDS = TypedKernel(value_bounds, Table, Words, Words)
-COUNT_FIRSTS = TypedKernel(count_firsts, Words, Words, Words, Words, int, Words)
-COUNT_LEADS = TypedKernel(count_leads, Words, int, Words)
-DEAL = TypedKernel(deal, Words, Words, int, int, Words, Words, Words)
+ASCENDS = TypedKernel(ascends)
+BOUNDS = TypedKernel(value_bounds)
+COUNT_FIRSTS = TypedKernel(count_firsts)
+COUNT_LEADS = TypedKernel(count_leads)
+DEAL = TypedKernel(deal)
 DECODE = TypedKernel(decode_tuples, Words, Words, Words, Words, Words, int, int, int, Table, int)
-DROP = TypedKernel(drop_repeats, Words, Words)
-ENCODE = TypedKernel(encode_tuples, Table, Words, Words, Words, int, Words, Words)
-MERGE = TypedKernel(merge_order, Table, Words)
+DROP = TypedKernel(drop_repeats)
+ENCODE = TypedKernel(encode_tuples)
+MERGE = TypedKernel(merge_order)
 ORDER = TypedKernel(order_tuples, Table, Table, Words, Words, Words, Words, Words)
-ORDER_WORDS = TypedKernel(order_words, Words, int, Words, Words, Words, Words)
+ORDER_WORDS = TypedKernel(order_words)
 SORT = TypedKernel(sort_words, Words, Words, Words, Words, int, int, Words)
-WIDTHS = TypedKernel(code_widths, Table)
+WIDTHS = TypedKernel(code_widths)
 
 
 class Coding(NamedTuple):

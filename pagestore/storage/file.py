@@ -56,7 +56,6 @@ from pagestore.errors import (
 from pagestore.pages.layout import CRC, WORD
 from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import crc32c
-from pagestore.runtime.types import Words
 from pagestore.storage.kernels.write import FD, MAP, OUTLET, PAGES, PIECE, WRITTEN, write_pages
 from pagestore.storage.system import allocate, file_system, sync_data, told
 
@@ -94,7 +93,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 _FIXED = 0x10  # MAP_FIXED, which Python's mmap does not name: replaces what is mapped there
 IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: rewriting a page takes no new space
 
-WRITE = TypedKernel(write_pages, Words, Words, Words, int)
+WRITE = TypedKernel(write_pages)
 
 
 class File:

@@ -11,16 +11,15 @@ from math import isqrt
 import numpy as np
 
 from pagestore.runtime.kernel import TypedKernel
-from pagestore.runtime.types import Bytes, HalfWords, Table, Words
 from pagestore.storage.kernels import free_list as kernel
 from pagestore.storage.records import WordList, empty_list, to_word_list, word_list
 
 ROOM = 512  # spare capacity of each list of the difference, in pages
 
-ALLOCATE = TypedKernel(kernel.allocate, Bytes, Words, int, Words)
-ALLOCATE_RUN = TypedKernel(kernel.allocate_run, Bytes, Words, int, int)
-TAKE_BACK = TypedKernel(kernel.take_back, Words, Bytes, Words)
-COUNT = TypedKernel(kernel.count, int, int, Words, Table, HalfWords)
+ALLOCATE = TypedKernel(kernel.allocate)
+ALLOCATE_RUN = TypedKernel(kernel.allocate_run)
+TAKE_BACK = TypedKernel(kernel.take_back)
+COUNT = TypedKernel(kernel.count)
 
 
 class FreeList:

@@ -482,9 +482,7 @@ class Pager:
         self._start = self._position = 0
 
     def _refill(self, n: int) -> None:
-        """Make a new pool of at least n pages: the rest of the old one, released pages, free
-        pages.
-        """
+        """Make a new pool of at least n pages: the rest of the old one, released pages, free pages."""
         self._close_segment()
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
             self._consumed = [self._kept()]

@@ -192,9 +192,7 @@ def _forbidden(name: str, place: Path) -> str:
 
 
 def lock_holders(path: Path, at: int) -> list[int]:
-    """Return the processes that hold a lock on byte `at`, ascending. O(open files of the
-    machine).
-    """
+    """Return the processes that hold a lock on byte `at`, ascending. O(open files of the machine)."""
     pattern = re.compile(rf"^lock:.*:{path.stat().st_ino} (\d+) (\d+)$", re.MULTILINE)
     found = set()
     for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
@@ -207,9 +205,7 @@ def lock_holders(path: Path, at: int) -> list[int]:
 
 
 def process_start(pid: int) -> float:
-    """Return when a process began, in seconds since the machine's start; 0 if that cannot be
-    seen.
-    """
+    """Return when a process began, in seconds since the machine's start; 0 if that cannot be seen."""
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[19]) / os.sysconf("SC_CLK_TCK")

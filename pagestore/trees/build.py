@@ -43,12 +43,10 @@ from pagestore.pages.layout import (
     TYPE,
     WORD,
     Pages,
-    Shape,
     page_columns,
 )
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.parallel import together
-from pagestore.runtime.types import Table, Words
 from pagestore.sorting.tuples import Coded, ascending, count_of
 from pagestore.storage.file import File
 from pagestore.storage.mapping import page_fault
@@ -62,8 +60,8 @@ PARALLEL_FROM = 1 << 14  # records from which trees are built in parallel
 BULK_PAGES = 256  # pages that `bulk` writes at once
 UNSHARED = nullcontext()
 
-LOAD = TypedKernel(k_bulk.load_records, Shape, Table, FreshPages, Words, Loading)
-FINISH = TypedKernel(k_bulk.finish_level, Shape, FreshPages, int, Loading)
+LOAD = TypedKernel(k_bulk.load_records)
+FINISH = TypedKernel(k_bulk.finish_level)
 
 
 class Built(NamedTuple):
@@ -374,9 +372,7 @@ def _append(pager: Pager, spec: Spec, segment: Segment) -> np.ndarray:
 
 
 def _move(pages: np.ndarray, ids: np.ndarray, moved: int, spec: Spec, file: str) -> None:
-    """Renumber pages[n, words] as ids[n], `moved` pages further on; `write` stamps the
-    checksums.
-    """
+    """Renumber pages[n, words] as ids[n], `moved` pages further on; `write` stamps the checksums."""
     for page, id_ in zip(pages, ids.tolist(), strict=True):
         fault = page_fault(page, id_ - moved)
         if fault:

@@ -20,16 +20,15 @@ from pagestore.errors import CorruptionError, OrderError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import CHECKSUM, record_hashes
 from pagestore.runtime.kernel import TypedKernel
-from pagestore.runtime.types import Table, Words
 from pagestore.trees.folds import RangeFold, count_rows, ranks, rows_of
 from pagestore.trees.kernels import compare as kernel
-from pagestore.trees.kernels.arguments import CountedTree, TreeRef
+from pagestore.trees.kernels.arguments import CountedTree
 from pagestore.trees.kernels.folds import acc_words
 from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Tree, checked, fold_array
 
-START = TypedKernel(kernel.start_delta, TreeRef, TreeRef, Table)
-NEXT_CHANGES = TypedKernel(kernel.next_changes, TreeRef, int, Table, Words, Table)
+START = TypedKernel(kernel.start_delta)
+NEXT_CHANGES = TypedKernel(kernel.next_changes)
 
 
 class Delta:
@@ -79,11 +78,9 @@ def delta(pages: Pages, old: Tree, new: Tree) -> tuple[np.ndarray, np.ndarray]:
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
 
-NEXT_MISSING = TypedKernel(
-    kernel.next_missing, CountedTree, CountedTree, Words, Words, Words, Table
-)
+NEXT_MISSING = TypedKernel(kernel.next_missing)
 
-ACC_WORDS = TypedKernel(acc_words, int)
+ACC_WORDS = TypedKernel(acc_words)
 
 
 class Complement:

@@ -38,7 +38,6 @@ from pagestore.storage.pager import Pager as StorePager
 from pagestore.trees.build import append
 from pagestore.trees.kernels import build as k_build
 from pagestore.trees.kernels import edit as k_apply
-from pagestore.trees.kernels import edit_groups as k_indexed
 from pagestore.trees.kernels import edit_groups as kernel
 from pagestore.trees.kernels.arguments import Edits as Batch
 from pagestore.trees.kernels.arguments import (
@@ -50,7 +49,6 @@ from pagestore.trees.kernels.arguments import (
     Queues,
     Reordering,
     Room,
-    TreeRef,
 )
 from pagestore.trees.kernels.cursor import HEIGHT, ROOT
 from pagestore.trees.kernels.edit_groups import apply_indexed_at, compose_few, compose_ordered
@@ -89,7 +87,7 @@ ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
 APPLY = TypedKernel(
-    k_indexed.apply_and_write,
+    kernel.apply_and_write,
     Words,
     int,
     Pages,
@@ -104,10 +102,10 @@ APPLY = TypedKernel(
 )
 
 ADOPT = TypedKernel(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
-ASCENDS = TypedKernel(ascends, Table)
+ASCENDS = TypedKernel(ascends)
 COMPOSE = TypedKernel(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
 COMPOSE_FEW = TypedKernel(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
-CUT = TypedKernel(k_apply.cut_edits, TreeRef, Table, int, Table)
+CUT = TypedKernel(k_apply.cut_edits)
 
 
 def apply(
@@ -181,7 +179,7 @@ def _apply_few(
     output = Output(room.arena, ids, room.dead, pager.version, reserve)
     done = APPLY.call(
         pager.page_writer(int(ids[-1]) + 1),
-        k_indexed.apply_indexed_at.address(),
+        kernel.apply_indexed_at.address(),
         pages,
         IndexedTrees(_rows_of(trees), places, fold_array(specs[0])),
         Batch(actions, edits, visible),
@@ -362,7 +360,7 @@ def _run(
     output = Output(room.arena, ids, room.dead, pager.version, reserve)
     APPLY.call(
         page_writer,
-        k_indexed.apply_indexed_at.address(),
+        kernel.apply_indexed_at.address(),
         pager.pages,
         IndexedTrees(_rows_of((tree,)), ALONE, fold_array(tree.spec)),
         Batch(actions, edits, visible),
@@ -517,7 +515,7 @@ NO_FINISH = Finish(
 # of the page for a record, and a number of trees
 LayOut: TypeAlias = Callable[[int, int], Finish | None]
 
-FLUSH = TypedKernel(flush_and_finish, Pages, PageAccounts, Queues, FlushRoom, int, int)
+FLUSH = TypedKernel(flush_and_finish)
 
 
 class EditQueues:

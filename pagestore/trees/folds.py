@@ -17,19 +17,18 @@ from pagestore.errors import MissingError
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import CARRY, COUNT, MAX, SUM, THEN
 from pagestore.runtime.kernel import TypedKernel
-from pagestore.runtime.types import Table, Words
 from pagestore.sorting.tuples import distinct
 from pagestore.trees.kernels import folds as kernel
-from pagestore.trees.kernels.arguments import Bounds, FoldWords, IntervalTree, TreeRef
+from pagestore.trees.kernels.arguments import Bounds, FoldWords, IntervalTree
 from pagestore.trees.kernels.intervals import stab_points
 from pagestore.trees.read import packed_tree
 from pagestore.trees.tree import Spec, Tree, checked, fold_array
 
-FOLD = TypedKernel(kernel.fold_intervals, TreeRef, FoldWords, Bounds, Table, Words, Words)
-ONE = TypedKernel(kernel.fold_one, int, int, int)
-SELECT = TypedKernel(kernel.select_records, TreeRef, int, int, Words, Table)
-WEIGHTED = TypedKernel(kernel.find_weighted, TreeRef, int, int, int, Words, Table)
-WORK_WORDS = TypedKernel(kernel.work_words, int, int)
+FOLD = TypedKernel(kernel.fold_intervals)
+ONE = TypedKernel(kernel.fold_one)
+SELECT = TypedKernel(kernel.select_records)
+WEIGHTED = TypedKernel(kernel.find_weighted)
+WORK_WORDS = TypedKernel(kernel.work_words)
 
 
 class Rows(NamedTuple):
@@ -41,9 +40,7 @@ class Rows(NamedTuple):
 
 @lru_cache(256)
 def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
-    """Return the rows of a tree's scans that are the `wanted` one, or None if it does not carry
-    it.
-    """
+    """Return the rows of a tree's scans that are the `wanted` one, or None if it does not carry it."""
     scans = (*spec.scans, (COUNT, 0))  # a sentinel
     for first in range(len(scans) - len(wanted)):
         end = first + len(wanted)
@@ -184,13 +181,11 @@ def select_weighted(pages: Pages, tree: Tree, column: int, ranks: np.ndarray) ->
     return out
 
 
-STAB = TypedKernel(stab_points, IntervalTree, Table, Table, Words)
+STAB = TypedKernel(stab_points)
 
 
 def interval_spec(tree_id: int, alphas: int, gammas: int) -> Spec:
-    """Return the shape of an index with `alphas` columns before the interval and `gammas` after
-    it.
-    """
+    """Return the shape of an index with `alphas` columns before the interval and `gammas` after it."""
     return Spec(tree_id, alphas + 2 + gammas, 0, ((MAX, alphas + 1),))
 
 

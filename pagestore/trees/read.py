@@ -37,18 +37,15 @@ from pagestore.runtime.parallel import together
 from pagestore.runtime.types import Flags, Key, MappedWords, Table, Tables, Words
 from pagestore.sorting.tuples import near_order
 from pagestore.trees.kernels import cursor as k_cursor
-from pagestore.trees.kernels import cursor as k_neighbours
-from pagestore.trees.kernels import cursor as k_read_range
-from pagestore.trees.kernels import lookup as k_batch_lookup
-from pagestore.trees.kernels import lookup as k_point_lookup
+from pagestore.trees.kernels import lookup as k_lookup
 from pagestore.trees.kernels.arguments import TreeRef
 from pagestore.trees.kernels.cursor import AT_END, CURSOR_WORDS, LEAF_PAGE, LEAF_SLOT, PATH
 from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Tree, checked
 
-SEEK = TypedKernel(k_cursor.seek, TreeRef, Words, int, Words, int)
-READ = TypedKernel(k_read_range.read_range, TreeRef, Words, Words, int, Words, Table)
-PAGES = TypedKernel(k_read_range.tree_pages, TreeRef, Words)
+SEEK = TypedKernel(k_cursor.seek)
+READ = TypedKernel(k_cursor.read_range)
+PAGES = TypedKernel(k_cursor.tree_pages)
 
 
 BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # at most, of a batch
@@ -220,12 +217,12 @@ def _separator(pages: Pages, tree: Tree, cursor: np.ndarray, level: int, slot: i
 UNORDERED = 192  # keys; up to here, looking them up unsorted is faster than sorting
 SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
 
-GET = TypedKernel(k_batch_lookup.get_records, TreeRef, int, Table, Words, Tables, Flags, Table)
+GET = TypedKernel(k_lookup.get_records, TreeRef, int, Table, Words, Tables, Flags, Table)
 FIND = [
-    TypedKernel(k_point_lookup.find_record, int, Key(n), int) for n in range(17)
+    TypedKernel(k_lookup.find_record, int, Key(n), int) for n in range(17)
 ]  # longer keys are looked up in batches
-COUNT = TypedKernel(k_read_range.count_prefixes, TreeRef, Table, int, Words)
-NEIGHBOURS = TypedKernel(k_neighbours.find_neighbours, TreeRef, int, Table, int, Flags, Table)
+COUNT = TypedKernel(k_cursor.count_prefixes)
+NEIGHBOURS = TypedKernel(k_cursor.find_neighbours)
 
 
 def get(
@@ -244,7 +241,7 @@ def get(
 
     def look_up(some: np.ndarray) -> int:
         places = np.empty(
-            (spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)),
+            (spec.keys + 2, k_lookup.PLACE_ROWS, max(k_lookup.GROUP, spec.keys)),
             np.int64,
         )
         status: int = GET.call(ref, spec.values, keys, some, places, found, out)

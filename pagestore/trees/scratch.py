@@ -19,7 +19,7 @@ LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
 TREES_MAX = 16  # trees that are edited in one call
 STAGGER = 24  # rows of a power of two words would all compete for the same cache lines
 
-WORK_WORDS = TypedKernel(work_words, int, int)
+WORK_WORDS = TypedKernel(work_words)
 
 
 def node_buffers(rows: int, entries: int) -> np.ndarray:

@@ -180,8 +180,8 @@ def checked(status: int, spec: Spec) -> int:
     return int(status)
 
 
-CHILD = TypedKernel(child, Pages, int, int, int, int, int)
-ENTER = TypedKernel(enter, Pages, int, int, int)
+CHILD = TypedKernel(child)
+ENTER = TypedKernel(enter)
 FIELD = TypedKernel(field, MappedWords, int, int, int)
 
 

@@ -378,9 +378,7 @@ def _decimals_of_texts(column_type: Type, texts: pa.Array) -> pa.Array:
 
 
 def values_of(column_type: Type, words: np.ndarray, interner: Interner) -> list[Any]:
-    """Return the values of words int64[n] as Arrow's `to_pylist` does; most numbers without
-    Arrow.
-    """
+    """Return the values of words int64[n] as Arrow's `to_pylist` does; most numbers without Arrow."""
     if column_type.name not in ("int64", "float64", "bool") or (
         column_type.nullable and (words == NULL).any()
     ):

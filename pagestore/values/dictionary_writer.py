@@ -403,7 +403,7 @@ SLOTS_MAX, WORDS_MAX = 1 << 20, 1 << 22  # 42 MB in all
 ENTER = TypedKernel(
     text_lookup.enter_texts, Words, Words, Words, Words, int, int, int, Words, Words
 )
-SPREAD = TypedKernel(text_lookup.spread_slots, Words, Words)
+SPREAD = TypedKernel(text_lookup.spread_slots)
 
 
 class TextTable:

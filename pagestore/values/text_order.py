@@ -33,7 +33,6 @@ from pagestore.pages.layout import WORD_MIN, Pages
 from pagestore.pages.operators import COUNT
 from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.runtime.types import Bytes, Flags, Table, Words
 from pagestore.sorting.tuples import FEW
 from pagestore.trees.folds import RangeFold, Rows, select
 from pagestore.trees.folds import ranks as ranks_in
@@ -43,12 +42,12 @@ from pagestore.values.kernels import text_hash, text_lookup
 from pagestore.values.kernels.text_lookup import LONG as LONG
 from pagestore.values.kernels.text_lookup import UNREADABLE
 
-HASH = TypedKernel(text_hash.hash_texts, Words, int, int, Words, Words)
-FIND = TypedKernel(text_lookup.find_text, int, int, int, int, int)
-MATCH = TypedKernel(text_lookup.match_texts, int, Words, Words, Words, int, int, Flags)
-MEASURE = TypedKernel(text_lookup.measure_texts, int, Words, Table, Words)
-COPY = TypedKernel(text_lookup.copy_texts, int, Words, Table, Words, Bytes)
-RANK = TypedKernel(text_lookup.rank_text, int, int, int, int, int, int)
+HASH = TypedKernel(text_hash.hash_texts)
+FIND = TypedKernel(text_lookup.find_text)
+MATCH = TypedKernel(text_lookup.match_texts)
+MEASURE = TypedKernel(text_lookup.measure_texts)
+COPY = TypedKernel(text_lookup.copy_texts)
+RANK = TypedKernel(text_lookup.rank_text)
 
 
 class PackedTexts(NamedTuple):

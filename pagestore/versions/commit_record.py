@@ -14,7 +14,6 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import CRC, FIRST_PAGE, PAGE_MASK
 from pagestore.runtime.kernel import TypedKernel
-from pagestore.runtime.types import Bytes, Words
 from pagestore.storage.kernels.record import (
     COMMIT,
     HEAD,
@@ -40,8 +39,8 @@ from pagestore.storage.records import (
 TREE_END = 1 << 32  # above every tree number, which has 32 bits in a page's type word
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
-GATHER = TypedKernel(gather, Words, Words)
-WRITE = TypedKernel(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
+GATHER = TypedKernel(gather)
+WRITE = TypedKernel(write_commit)
 
 
 @dataclass(slots=True)
@@ -272,9 +271,7 @@ def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:
 
 
 def is_time(timestamp: int) -> bool:
-    """Return whether a number of microseconds since 1970 is a time that `datetime` can
-    represent.
-    """
+    """Return whether a number of microseconds since 1970 is a time that `datetime` can represent."""
     return 0 <= timestamp < TIME_END
 
 

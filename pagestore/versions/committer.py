@@ -289,9 +289,7 @@ class Committer:
             raise
 
     def give_up(self, error: BaseException) -> None:
-        """Commit nothing more, since it is unknown what is on the disk; let other processes do
-        so.
-        """
+        """Commit nothing more, since it is unknown what is on the disk; let other processes do so."""
         # the others use the pages of commits that no slot leads to
         self.locks.end_after(self.slot_version)
         self.failure = self.failure or error

@@ -63,9 +63,7 @@ class Handle:
         exclusive: bool = False,
         gather: float = 0.0,
     ) -> None:
-        """Open as `pagestore.open` does; if `searched`, look for the newest commit in every
-        page.
-        """
+        """Open as `pagestore.open` does; if `searched`, look for the newest commit in every page."""
         self.file, self.mode, self.sync, self.threads = file, mode, sync, threads
         self.exclusive, self.gather = exclusive, gather
         self.locks = VersionLocks(file, writer=mode == "rw" and exclusive)

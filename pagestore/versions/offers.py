@@ -329,9 +329,7 @@ class Offers:
 
 
 def _create(path: Path) -> None:
-    """Make the file if it is missing. Raises OSError if others may write to it, or memory is
-    full.
-    """
+    """Make the file if it is missing. Raises OSError if others may write to it, or memory is full."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         about = os.fstat(fd)

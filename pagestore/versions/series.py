@@ -112,9 +112,7 @@ class Short(NamedTuple):
 
 
 class Series:
-    """Commits of the edits in some queues, by one handle, which holds the writer's lock for
-    each.
-    """
+    """Commits of the edits in some queues, by one handle, which holds the writer's lock for each."""
 
     def __init__(
         self, committer: Committer, subject: object, short: Short, trees: Mapping[int, Tree]

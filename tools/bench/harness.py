@@ -234,9 +234,7 @@ def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Re
 
 
 def _warm(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
-    """Run each side once and compare the answers; return the times of those that are too slow to
-    run again.
-    """
+    """Run each side once and compare answers; return the times of those too slow to run again."""
     answers, times = {}, {}
     ours = _system(row.sides[0])
     for side in row.sides:

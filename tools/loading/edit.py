@@ -124,9 +124,7 @@ def delete_prefixes(
 def delete_matching(
     txn: Transaction, relation: WritableRelation, places: Sequence[int], words: Iterable[np.ndarray]
 ) -> Edited:
-    """Delete the rows that have one of int64[K, n] in the columns at `places`. O(records) for
-    each batch.
-    """
+    """Delete the rows with one of int64[K, n] in the columns `places`. O(records) for a batch."""
     edited, keys = Edited(), len(relation.schema.key)
     for wanted in _large(words):
         for gone in _erased(txn, relation, _matching(relation, places, wanted)):

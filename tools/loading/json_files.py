@@ -226,9 +226,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_exact(block: bytes, table: pa.Table, wanted: Wanted) -> bool:
-    """Return whether Arrow read all numbers of a block as written; floats only if they have few
-    digits.
-    """
+    """Return whether Arrow read all numbers of a block as written; floats only with few digits."""
     leaves = [
         leaf for column in table.columns for chunk in column.chunks for leaf in leaves_of(chunk)
     ]

@@ -250,9 +250,7 @@ def named(path: Path_) -> str:
 
 
 def _name_of_cast(path: Path_) -> str:
-    """Return the name by which --cast names the column at a path: `tags:value` for the elements
-    of a list.
-    """
+    """Return the column at a path as --cast names it: `tags:value` for the elements of a list."""
     return f"{named(path)}:value" if path[-1:] == (ELEMENT,) else named(path)
 
 

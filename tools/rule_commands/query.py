@@ -1,6 +1,4 @@
-"""`ivm query FILE 'q(x) <- edge(x, y), tri(x, y, _).'`: evaluate rules once, without storing
-them.
-"""
+"""`ivm query FILE 'q(x) <- edge(x, y), tri(x, y, _).'`: evaluate rules once, without storing them."""
 
 import argparse
 

@@ -203,9 +203,7 @@ class Shell:
 
     @contextmanager
     def opened(self, writes: bool = False) -> Iterator[Workspace]:
-        """Yield the workspace; one to write is closed afterwards, unless a transaction of SQL is
-        open.
-        """
+        """Yield the workspace; one to write is closed then, unless a transaction of SQL is open."""
         if writes and self._version is not None:
             raise IvmError(
                 f"this is version {self._version}, which does not change: .at returns to the "

@@ -51,9 +51,7 @@ def page(workspace: Workspace, view: str, old: Any = None, new: Any = None) -> s
 
 
 def picture(workspace: Workspace, view: str, old: Any = None, new: Any = None) -> str:
-    """Return a picture of the level and binding at which most operations are hit, or done, as
-    SVG.
-    """
+    """Return a picture of the level and binding at which most operations are hit, or done, as SVG."""
     return _drawn(workspace, view, _traces(workspace, view, old, new))
 
 

@@ -175,9 +175,7 @@ class Inspector:
             return {"version": version, **_page(found, offset, limit)}
 
     def _kept(self, version: int, text: str, run: Callable[[str], Answer | None]) -> Answer:
-        """Return the answer to a query, which is kept for a while, so that its pages are of one
-        evaluation.
-        """
+        """Return the answer to a query, kept a while, so that its pages are of one evaluation."""
         with self._guard:
             found = self._answers.pop((version, text), None)
         found = run(text) if found is None else found

@@ -65,9 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _source(name: str) -> BufferedReader:
-    """Open a file, or a pipe with a writer, to read a dump or backup. Raises OSError,
-    FormatError.
-    """
+    """Open a file, or a pipe with a writer, to read a dump or backup. Raises OSError, FormatError."""
     if name == "-":
         return open(os.dup(sys.stdin.fileno()), "rb")
     mode = os.stat(name).st_mode

@@ -34,6 +34,7 @@ from ivm.ways.kernels.probe import (
     OPERATIONS,
     Branches,
     Composing,
+    Found,
     ProbeTable,
     probe_next_at,
 )
@@ -55,8 +56,10 @@ from pagestore.compiled import (
     WORD_MIN,
     FlushRoom,
     PageAccounts,
+    Pages,
     Queues,
     Table,
+    Tables,
     Words,
     field,
     flush_queue,
@@ -97,6 +100,80 @@ ROWS, COUNTED, SUMMED, FALLING, PARTED = range(5)
 # rows; a relation with more changes may make it cheaper to evaluate a view anew, which Python
 # decides
 LARGE = 64
+
+
+class ScheduleTable(NamedTuple):
+    """The steps of a schedule and the tables they refer to; schedule.py names the columns of each
+    table.
+
+    steps[S, 2], plans[P, 14] and heads[H, 5] refer to spans of the other arrays: probes[Q, PROBE]
+    and the words `static` are those of all plans, indices are numbers of trees, sources[B, 2] those
+    with changes, sensed[N, 2] groups and trees of sensitivity indices, terms[T, TERM] what is
+    computed (terms.py), copies are columns of bindings, folds[F, FOLD] are views with a state
+    (states.py), ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2] those that are
+    checked, and conditions are those of plans.
+    """
+
+    static: Words
+    steps: Table
+    plans: Table
+    probes: Table
+    indices: Words
+    sources: Table
+    heads: Table
+    terms: Table
+    sensed: Table
+    copies: Words
+    folds: Table
+    conditions: Conditions
+    ranges: Table
+    functions: Table
+    strata: Strata
+
+
+class ScheduleRoom(NamedTuple):
+    """Working memory of a schedule: the trees before its first step, and the old and new trees that
+    a plan reads.
+
+    before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's
+    trees in either version, spans[B, 3] and actions[2] as for `probe_next`; operations[P + R] count
+    those of each plan and range, hits[P] the intervals that were hit, and `matching` is as for
+    `match`. key[K] and cursor[CURSOR_WORDS] are of a look-up, conflicts[1] counts keys with two
+    values.
+
+    For recursive strata: recursion[S, 3] count operations, rounds and facts examined, gains[T] the
+    records that trees gained, `taken` the pages taken before; the others are what `maintain` takes,
+    and its address.
+    """
+
+    before: Table
+    versions: Words
+    spans: Table
+    actions: Words
+    operations: Words
+    hits: Words
+    matching: MatchRoom
+    key: Words
+    cursor: Words
+    conflicts: Words
+    ranges: RangeRoom
+    states: StateRoom
+    recursion: Table
+    facts: FactsRoom
+    recursive_spans: Table
+    placed: Words
+    gains: Words
+    taken: Words
+    maintain: int
+
+
+class Flushing(NamedTuple):
+    """What `flush_queue` takes except the number of a queue."""
+
+    accounts: PageAccounts
+    queues: Queues
+    room: FlushRoom
+    apply: int
 
 
 @kernel
@@ -202,7 +279,7 @@ def scan(pages, queues, schedule, working, found, p):
 
 
 @kernel
-def has_large(plan, sources, queues):
+def has_large(plan: Words, sources: Table, queues: Queues):
     """Return whether a relation of a plan has so many changes that Python decides how they are
     followed.
     """
@@ -213,7 +290,7 @@ def has_large(plan, sources, queues):
 
 
 @kernel
-def reaches(plan, schedule, n, rows):
+def reaches(plan: Words, schedule: ScheduleTable, n: int, rows: Table):
     """Return 1 if any of n rows passes a plan's conditions, else 0."""
     for i in range(n):
         if holds(schedule.conditions, plan[CONDITIONS], rows, i):
@@ -222,7 +299,9 @@ def reaches(plan, schedule, n, rows):
 
 
 @kernel
-def changed(pages, plan, sources, queues, working, spans):
+def changed(
+    pages: Pages, plan: Words, sources: Table, queues: Queues, working: ScheduleRoom, spans: Table
+):
     """Find the branches that a plan is probed with; return how many, or BROKEN for too many or a
     corrupt page.
     """
@@ -242,7 +321,9 @@ def changed(pages, plan, sources, queues, working, spans):
 
 
 @kernel
-def branches_of(pages, queues, working, t, depth, begin):
+def branches_of(
+    pages: Pages, queues: Queues, working: ScheduleRoom, t: int, depth: int, begin: int
+):
     """Find the branches of a depth that the changes of tree t make or remove, and write them after
     these, from `begin`.
 
@@ -275,7 +356,7 @@ def branches_of(pages, queues, working, t, depth, begin):
 
 
 @kernel
-def has(pages, words, key, m, cursor):
+def has(pages: Pages, words: Words, key: Words, m: int, cursor: Words):
     """Return whether a tree, given by its words, has records that begin with key[:m]; BROKEN for
     a corrupt page.
     """
@@ -289,7 +370,7 @@ def has(pages, words, key, m, cursor):
 
 
 @kernel
-def place(plan, indices, old, new, versions):
+def place(plan: Words, indices: Words, old: Table, new: Table, versions: Tables):
     """Copy root, height and keys of the trees that a plan reads, in the order of its indices, to
     versions[2, I, 3].
     """
@@ -325,7 +406,7 @@ def gather(plan, schedule, begin, n, signs, rows, found):
 
 
 @kernel
-def queue(plan, schedule, n, found, queues, parts):
+def queue(plan: Words, schedule: ScheduleTable, n: int, found: Found, queues: Queues, parts: Words):
     """Queue n bindings as edits of a plan's heads; if they are too many, queue nothing and return
     False.
 
@@ -345,7 +426,9 @@ def queue(plan, schedule, n, found, queues, parts):
 
 
 @kernel
-def has_room(plan, schedule, n, bindings, queues, parts):
+def has_room(
+    plan: Words, schedule: ScheduleTable, n: int, bindings: Table, queues: Queues, parts: Words
+):
     """Return whether the heads of a plan can take n bindings: there is room, and each value to
     add has a negative.
     """
@@ -365,7 +448,9 @@ def has_room(plan, schedule, n, bindings, queues, parts):
 
 
 @kernel
-def put(head, copies, bindings, i, action, queues, parts):
+def put(
+    head: Words, copies: Words, bindings: Table, i: int, action: int, queues: Queues, parts: Words
+):
     """Queue what binding i does in a head when it appears (INSERT) or disappears."""
     g, width, weight = head[GROUP], head[COPIED_END] - head[COPIED], 1 if action == INSERT else -1
     edits, at = queues.waiting[g], queues.waits[g]
@@ -394,7 +479,7 @@ def put(head, copies, bindings, i, action, queues, parts):
 
 
 @kernel
-def renew(pages, flushing, working, sensed):
+def renew(pages: Pages, flushing: Flushing, working: ScheduleRoom, sensed: Table):
     """Erase the intervals that were hit, and insert those recorded; if that is impossible, undo
     it and return False.
     """
@@ -421,7 +506,7 @@ def renew(pages, flushing, working, sensed):
 
 
 @kernel
-def put_intervals(queues, g, action, rows, n):
+def put_intervals(queues: Queues, g: int, action: int, rows: Table, n: int):
     """Queue n intervals, rows[C, n], of a sensitivity index."""
     edits, at = queues.waiting[g], queues.waits[g]
     for i in range(n):
@@ -433,90 +518,16 @@ def put_intervals(queues, g, action, rows, n):
 
 
 @kernel
-def give_back(accounts, working):
+def give_back(accounts: PageAccounts, working: ScheduleRoom):
     """Free the pages that were written since their numbers were copied to `working.taken`."""
     for word in range(TAKEN):
         accounts.taken[word] = working.taken[word]
 
 
 @kernel
-def put_back(queues, working, t):
+def put_back(queues: Queues, working: ScheduleRoom, t: int):
     """Make tree t what it was before the first step."""
     tree, before = queues.trees[t], working.before[t]
     tree[ROOT], tree[HEIGHT] = before[ROOT], before[HEIGHT]
     queues.tallies[t, :] = 0
     working.gains[t] = 0
-
-
-class ScheduleTable(NamedTuple):
-    """The steps of a schedule and the tables they refer to; schedule.py names the columns of each
-    table.
-
-    steps[S, 2], plans[P, 14] and heads[H, 5] refer to spans of the other arrays: probes[Q, PROBE]
-    and the words `static` are those of all plans, indices are numbers of trees, sources[B, 2] those
-    with changes, sensed[N, 2] groups and trees of sensitivity indices, terms[T, TERM] what is
-    computed (terms.py), copies are columns of bindings, folds[F, FOLD] are views with a state
-    (states.py), ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2] those that are
-    checked, and conditions are those of plans.
-    """
-
-    static: Words
-    steps: Table
-    plans: Table
-    probes: Table
-    indices: Words
-    sources: Table
-    heads: Table
-    terms: Table
-    sensed: Table
-    copies: Words
-    folds: Table
-    conditions: Conditions
-    ranges: Table
-    functions: Table
-    strata: Strata
-
-
-class ScheduleRoom(NamedTuple):
-    """Working memory of a schedule: the trees before its first step, and the old and new trees that
-    a plan reads.
-
-    before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's
-    trees in either version, spans[B, 3] and actions[2] as for `probe_next`; operations[P + R] count
-    those of each plan and range, hits[P] the intervals that were hit, and `matching` is as for
-    `match`. key[K] and cursor[CURSOR_WORDS] are of a look-up, conflicts[1] counts keys with two
-    values.
-
-    For recursive strata: recursion[S, 3] count operations, rounds and facts examined, gains[T] the
-    records that trees gained, `taken` the pages taken before; the others are what `maintain` takes,
-    and its address.
-    """
-
-    before: Table
-    versions: Words
-    spans: Table
-    actions: Words
-    operations: Words
-    hits: Words
-    matching: MatchRoom
-    key: Words
-    cursor: Words
-    conflicts: Words
-    ranges: RangeRoom
-    states: StateRoom
-    recursion: Table
-    facts: FactsRoom
-    recursive_spans: Table
-    placed: Words
-    gains: Words
-    taken: Words
-    maintain: int
-
-
-class Flushing(NamedTuple):
-    """What `flush_queue` takes except the number of a queue."""
-
-    accounts: PageAccounts
-    queues: Queues
-    room: FlushRoom
-    apply: int

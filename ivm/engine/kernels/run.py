@@ -24,7 +24,16 @@ If the state keeps a few values of each group, edits of others are left out befo
 (CUT).
 """
 
-from ivm.engine.kernels.plans import Flushing, follow, give_back, match, put_back, scan
+from ivm.engine.kernels.plans import (
+    Flushing,
+    ScheduleRoom,
+    ScheduleTable,
+    follow,
+    give_back,
+    match,
+    put_back,
+    scan,
+)
 from ivm.ways.kernels.exact_sums import BROKEN
 from ivm.ways.kernels.probe import Branches, Composing
 from ivm.ways.kernels.ranges import MEASURED, POINTS, Ranged, follow_range
@@ -41,6 +50,7 @@ from ivm.ways.recursion.kernels.facts import (
     VIEWS_END,
     WORK,
     WRITE,
+    Strata,
     StrataTrees,
     changed_sources,
     count_changes,
@@ -60,6 +70,10 @@ from pagestore.compiled import (
     LEAF_SLOT,
     ROOT,
     TAKEN,
+    Pages,
+    Queues,
+    Table,
+    Words,
     begin_commit,
     field,
     finish_commit,
@@ -144,7 +158,7 @@ def run_steps(
 
 
 @kernel
-def forget_counts(working):
+def forget_counts(working: ScheduleRoom):
     """Reset what a run counts: operations, hits, gains and conflicts."""
     working.operations[:] = UNTOUCHED
     working.hits[:] = 0
@@ -154,7 +168,7 @@ def forget_counts(working):
 
 
 @kernel
-def is_cheap(working):
+def is_cheap(working: ScheduleRoom):
     """Return whether the plans took so few operations that none of them can be one that Python
     should plan anew.
     """
@@ -167,13 +181,13 @@ def is_cheap(working):
 
 
 @kernel
-def changes_of_range(queues, span):
+def changes_of_range(queues: Queues, span: Words):
     """Return whether the points or the measured records of a range have changed."""
     return queues.tallies[span[POINTS], CHANGES] > 0 or queues.tallies[span[MEASURED], CHANGES] > 0
 
 
 @kernel
-def remember(trees, before):
+def remember(trees: Table, before: Table):
     """Copy the roots of trees to `before`, since they will change."""
     for t in range(trees.shape[0]):
         before[t, ROOT], before[t, HEIGHT], before[t, KEYS] = (
@@ -184,7 +198,9 @@ def remember(trees, before):
 
 
 @kernel
-def count_conflicts(pages, queues, schedule, working, f):
+def count_conflicts(
+    pages: Pages, queues: Queues, schedule: ScheduleTable, working: ScheduleRoom, f: int
+):
     """Return how many rows that function f gained have a key with another value, too, or are in
     a corrupt page.
     """
@@ -245,7 +261,9 @@ def recur(pages, flushing, schedule, working, probing, number):
 
 
 @kernel
-def flush_views(pages, flushing, working, strata, number):
+def flush_views(
+    pages: Pages, flushing: Flushing, working: ScheduleRoom, strata: Strata, number: int
+):
     """Flush the queues of a stratum's views between rounds, counting what their trees gain;
     return whether all were.
     """
@@ -261,7 +279,9 @@ def flush_views(pages, flushing, working, strata, number):
 
 
 @kernel
-def finish_views(pages, flushing, working, strata, number):
+def finish_views(
+    pages: Pages, flushing: Flushing, working: ScheduleRoom, strata: Strata, number: int
+):
     """Flush what is left of views that were written between rounds, and note all their changes
     together.
     """
@@ -279,7 +299,7 @@ def finish_views(pages, flushing, working, strata, number):
 
 
 @kernel
-def undo(flushing, working, strata, number):
+def undo(flushing: Flushing, working: ScheduleRoom, strata: Strata, number: int):
     """Let the trees of a stratum's views be what they were, and the pages written since then be
     free.
     """

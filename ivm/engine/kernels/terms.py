@@ -7,7 +7,7 @@ that its type cannot hold) is left to Python if it does.
 """
 
 from ivm.ways.kernels.exact_sums import BROKEN
-from pagestore.compiled import WORD_MAX, WORD_MIN, float_of_bits, float_to_bits, kernel
+from pagestore.compiled import WORD_MAX, WORD_MIN, Table, float_of_bits, float_to_bits, kernel
 
 # columns of `terms`: the operation, the columns that it takes and the one that it makes; the least
 # and the greatest word of the result, of a quotient of decimals what its sides are multiplied by;
@@ -19,7 +19,7 @@ EXACT = 2.0**53
 
 
 @kernel
-def compute(terms, begin, end, rows, i):
+def compute(terms: Table, begin: int, end: int, rows: Table, i: int):
     """Do the operations begin..end for binding i; return 1, 0 if a test excludes it, or BROKEN
     if one fails.
     """
@@ -49,7 +49,7 @@ def compute(terms, begin, end, rows, i):
 
 
 @kernel
-def of_words(operation, left, right):
+def of_words(operation: int, left: int, right: int):
     """Return (True, the result) of an operation of whole numbers, or (False, 0) if it fails."""
     if operation == ADD:
         result = left + right
@@ -68,7 +68,7 @@ def of_words(operation, left, right):
 
 
 @kernel
-def ratio(left, right, above, below):
+def ratio(left: int, right: int, above: float, below: float):
     """Return (True, the word) of a quotient of decimals as a float64; (False, 0) if it is not
     that of exact floats.
     """
@@ -79,7 +79,7 @@ def ratio(left, right, above, below):
 
 
 @kernel
-def of_floats(operation, left, right):
+def of_floats(operation: int, left: int, right: int):
     """Return (True, the word) of an operation of float64 words, or (False, 0) if it fails."""
     a, b = float_value(left), float_value(right)
     if operation == ADD:
@@ -97,13 +97,13 @@ def of_floats(operation, left, right):
 
 
 @kernel
-def float_value(word):
+def float_value(word: int):
     """Return the float64 of a word (pagestore/values/codec.py)."""
     return float_of_bits(word ^ (word >> 63 & WORD_MAX))
 
 
 @kernel
-def float_word(value):
+def float_word(value: float):
     """Return the word of a float64 that is a number."""
     bits = float_to_bits(value + 0.0)
     return bits ^ (bits >> 63 & WORD_MAX)

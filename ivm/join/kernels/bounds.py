@@ -30,11 +30,11 @@ from ivm.join.kernels.tries import (
     OTHER,
     SPANS,
 )
-from pagestore.compiled import WORD_MAX, WORD_MIN, kernel
+from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel
 
 
 @kernel
-def bound_value(plan, state, at):
+def bound_value(plan: Words, state: Words, at: int):
     """Return the other side of a constraint, clamped to 64 bits, and whether it had to be
     clamped.
     """
@@ -51,7 +51,7 @@ def bound_value(plan, state, at):
 
 
 @kernel
-def added_up(plan, state, at):
+def added_up(plan: Words, state: Words, at: int):
     """Return `bound_value` of several variables, by half words, since a partial sum may exceed
     64 bits.
     """
@@ -70,7 +70,7 @@ def added_up(plan, state, at):
 
 
 @kernel
-def set_bounds(plan, state, level):
+def set_bounds(plan: Words, state: Words, level: int):
     """Compute [low, high] of a level from its constraints; an impossible one leaves low > high."""
     low, high = WORD_MIN, WORD_MAX
     for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
@@ -91,7 +91,7 @@ def set_bounds(plan, state, level):
 
 
 @kernel
-def admit(plan, state, regions, region_start, level, x):
+def admit(plan: Words, state: Words, regions: Table, region_start: Words, level: int, x: int):
     """Return (found, least value >= x that bounds and oracle admit at this level)."""
     while True:
         found, x = oracle_seek(regions, region_start, state, state[SPANS], state[COVERED], level, x)
@@ -111,7 +111,7 @@ def admit(plan, state, regions, region_start, level, x):
 
 
 @kernel
-def first_at_least(values, lo, hi, x):
+def first_at_least(values: Words, lo: int, hi: int, x: int):
     """Return the first index in [lo, hi) of a sorted slice with a value >= x."""
     while lo < hi:
         middle = (lo + hi) >> 1
@@ -123,7 +123,9 @@ def first_at_least(values, lo, hi, x):
 
 
 @kernel
-def oracle_open(regions, starts, state, spans, covered, level, binding):
+def oracle_open(
+    regions: Table, starts: Words, state: Words, spans: int, covered: int, level: int, binding: int
+):
     """Narrow the spans to the value just bound at level - 1; set state[covered + level] if all
     bindings below are in.
 
@@ -155,7 +157,9 @@ def oracle_open(regions, starts, state, spans, covered, level, binding):
 
 
 @kernel
-def oracle_seek(regions, starts, state, spans, covered, level, x):
+def oracle_seek(
+    regions: Table, starts: Words, state: Words, spans: int, covered: int, level: int, x: int
+):
     """Return (found, least value >= x at this level inside the union)."""
     if state[covered + level]:
         return True, x
@@ -178,7 +182,7 @@ def oracle_seek(regions, starts, state, spans, covered, level, x):
 
 
 @kernel
-def merge_intervals(rows, n, level):
+def merge_intervals(rows: Table, n: int, level: int):
     """Make the first n intervals of each prefix disjoint, in place; rows[level + 2, n] are
     sorted.  Return how many.
     """

@@ -53,6 +53,11 @@ from ivm.join.kernels.flat_layout import (
     STOP,
     TALLIES,
     TIMES,
+    BitRows,
+    FlatOutput,
+    FlatRun,
+    FlatTries,
+    KeyTables,
     bind,
     rewind,
 )
@@ -104,7 +109,9 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, on_dema
 
 
 @kernel
-def run_flat(tries, run, tables, rows_of_bits, output):
+def run_flat(
+    tries: FlatTries, run: FlatRun, tables: KeyTables, rows_of_bits: BitRows, output: FlatOutput
+):
     """Run until done, a buffer is full, or state[PAUSE] is reached; state[PHASE] == DONE means that
     nothing is left.
 
@@ -177,7 +184,7 @@ def run_flat(tries, run, tables, rows_of_bits, output):
 
 
 @kernel
-def empty_buffers(plan, state):
+def empty_buffers(plan: Words, state: Words):
     """Forget the bindings and the rows of the trace that the caller has taken."""
     state[EMITTED] = state[CROWD] = 0
     for s in range(plan[SENSORS]):
@@ -185,7 +192,9 @@ def empty_buffers(plan, state):
 
 
 @kernel
-def level_after(plan, steps, cursors, scratch, counts, level):
+def level_after(
+    plan: Words, steps: Table, cursors: Table, scratch: Words, counts: Table, level: int
+):
     """Return the level to go on with after the last candidate of one: its collector's, if that
     has collected values, else the level above.
     """
@@ -197,7 +206,9 @@ def level_after(plan, steps, cursors, scratch, counts, level):
 
 
 @kernel
-def emit_slice(plan, state, steps, scratch, counts, out, times):
+def emit_slice(
+    plan: Words, state: Words, steps: Table, scratch: Words, counts: Table, out: Table, times: Words
+):
     """Write as many of the last level's candidates as fit in the buffer, each with the binding
     before it.
     """
@@ -345,7 +356,7 @@ def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, l
 
 
 @kernel
-def collect(steps, scratch, counts, level):
+def collect(steps: Table, scratch: Words, counts: Words, level: int):
     """Add a level's candidates to those it has collected.  Return False if a count does not fit
     a word.
     """
@@ -366,7 +377,7 @@ def collect(steps, scratch, counts, level):
 
 
 @kernel
-def tally(step, scratch, counts, times):
+def tally(step: Words, scratch: Words, counts: Words, times: int):
     """Add the number of a level's candidates to a single count.  Return False if that does not
     fit a word.
     """
@@ -382,14 +393,14 @@ def tally(step, scratch, counts, times):
 
 
 @on_demand(Words, int, int, allocates=True)
-def sort_slice(words, begin, end):
+def sort_slice(words: Words, begin: int, end: int):
     """Sort words[begin:end]; return their number."""
     words[begin:end].sort()
     return end - begin
 
 
 @kernel
-def arrange(plan, steps, cursors, scratch, counts, level):
+def arrange(plan: Words, steps: Table, cursors: Table, scratch: Words, counts: Words, level: int):
     """Make the keys that a level has collected its candidates, in order."""
     base, stop, low = steps[level, COLLECTED_BASE], steps[level, COLLECTED], steps[level, COUNT_LOW]
     if SPARSE * (stop - base) < counts.shape[0]:

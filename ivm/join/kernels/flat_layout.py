@@ -177,7 +177,7 @@ def bind(data, place, plan, state, steps, cursors, level, x):
 
 
 @kernel
-def onward(data, place, o, i, end, x):
+def onward(data: Words, place: Table, o: int, i: int, end: int, x: int):
     """Seek forward like `ahead`, by the table of first keys if there is one."""
     if place[o, TABLE]:
         return end if data[end - 1] < x else data[place[o, TABLE] + (x - place[o, LEAST])]
@@ -185,7 +185,7 @@ def onward(data, place, o, i, end, x):
 
 
 @kernel
-def rewind(plan, cursors, level):
+def rewind(plan: Words, cursors: Table, level: int):
     """Put the iterators of a level at the start of their slices, since its candidates are bound
     in order.
     """

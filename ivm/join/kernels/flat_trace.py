@@ -118,7 +118,7 @@ def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, row
 
 
 @kernel
-def notes(step, k):
+def notes(step: Words, k: int):
     """Return where in `scratch` the k-th part of a level notes its intervals: starts, then
     step[ROOM] further ends.
     """
@@ -126,7 +126,7 @@ def notes(step, k):
 
 
 @kernel
-def note(scratch, step, cursors, k, o, a, b):
+def note(scratch: Words, step: Words, cursors: Table, k: int, o: int, a: int, b: int):
     """Note an operation of a level's k-th part: sought a, landed on b."""
     at = notes(step, k) + cursors[o, NOTED]
     scratch[at] = a
@@ -135,7 +135,9 @@ def note(scratch, step, cursors, k, o, a, b):
 
 
 @kernel
-def open_parts(data, plan, state, step, cursors, scratch, level):
+def open_parts(
+    data: Words, plan: Words, state: Words, step: Words, cursors: Table, scratch: Words, level: int
+):
     """Open the parts of a level at its lower bound, up to one without keys.  Return whether all
     have keys.
     """
@@ -201,7 +203,7 @@ def search(data, place, plan, state, step, cursors, scratch, level, n):
 
 
 @kernel
-def rank(data, plan, steps, cursors, bits, level):
+def rank(data: Words, plan: Words, steps: Table, cursors: Table, bits: Words, level: int):
     """Return whether the loop-invariant slice's ranks are built; build them once merging has
     cost as much.
     """
@@ -278,7 +280,9 @@ def follow(data, plan, state, step, cursors, scratch, bits, level):
 
 
 @kernel
-def alternate(data, plan, state, step, cursors, scratch, level):
+def alternate(
+    data: Words, plan: Words, state: Words, step: Words, cursors: Table, scratch: Words, level: int
+):
     """Leapfrog two slices of similar length, without a branch, up to near the end of one.  Return
     how many matches.
 
@@ -417,7 +421,7 @@ def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
 
 
 @kernel
-def cuts(data, plan, cursors, p, low, high):
+def cuts(data: Words, plan: Words, cursors: Table, p: int, low: int, high: int):
     """Return where in `data` the keys of a part from low to high are if they may be too many for
     a row, else (0, 0).
     """
@@ -449,7 +453,7 @@ def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
 
 
 @kernel
-def lay_ranks(data, start, end, low, bits, at):
+def lay_ranks(data: Words, start: int, end: int, low: int, bits: Words, at: int):
     """Write the ranks of keys data[start:end], not empty, to bits[at:], whose first bit is that
     of key `low`.
     """
@@ -466,7 +470,7 @@ def lay_ranks(data, start, end, low, bits, at):
 
 
 @kernel
-def ranked(bits, at, low, x):
+def ranked(bits: Words, at: int, low: int, x: int):
     """Return where in `data` the first key >= x is, for x from the first key to the last."""
     w = at + 2 * ((x - low) >> 6)
     return bits[w + 1] + population(bits[w] & ~(-1 << ((x - low) & 63)))
@@ -487,7 +491,9 @@ def leave(plan, state, codes, rows, s, scratch, at, step, n):
 
 
 @kernel
-def leave_words(state, codes, rows, row, scratch, at, ends, n):
+def leave_words(
+    state: Words, codes: Table, rows: Table, row: int, scratch: Words, at: int, ends: int, n: int
+):
     """Write trace rows like `leave`, each row a word, or a word and a tail."""
     tail, word, rest = codes[0, TAIL], codes[0, NOUGHT], 0
     for c in range(2, codes.shape[0]):
@@ -516,7 +522,7 @@ def leave_words(state, codes, rows, row, scratch, at, ends, n):
 
 
 @inlined
-def coded(code, tail, x):
+def coded(code: Words, tail: int, x: int):
     """Return what the code x of a column adds to the word and the tail of a row, see
     pagestore/sorting/codes.py.
     """

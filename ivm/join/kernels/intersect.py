@@ -46,7 +46,7 @@ from ivm.join.kernels.tries import (
     SEEKS,
     place_of,
 )
-from pagestore.compiled import WORD_MAX, WORD_MIN, kernel, lowest, population
+from pagestore.compiled import WORD_MAX, WORD_MIN, Bytes, Table, Words, kernel, lowest, population
 
 
 @kernel
@@ -113,7 +113,7 @@ def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high,
 
 
 @kernel
-def smallest(plan, cursors, start, stop, which):
+def smallest(plan: Words, cursors: Table, start: int, stop: int, which: int):
     """Return the part with the shortest slice among the parts `which` (a bit each)."""
     best, length = start, WORD_MAX
     for p in range(start, stop):
@@ -124,14 +124,14 @@ def smallest(plan, cursors, start, stop, which):
 
 
 @kernel
-def part_slice(data, plan, cursors, p, low, high):
+def part_slice(data: Words, plan: Words, cursors: Table, p: int, low: int, high: int):
     """Return the slice of a part's keys within the bounds."""
     o = place_of(plan, p)
     return narrowed(data, cursors[o, START], cursors[o, END], low, high)
 
 
 @kernel
-def narrowed(keys, lo, hi, low, high):
+def narrowed(keys: Words, lo: int, hi: int, low: int, high: int):
     """Return the subslice with low <= key <= high."""
     if lo < hi and keys[lo] < low:
         lo = ahead(keys, lo, hi, low)
@@ -169,7 +169,7 @@ def keep(data, plan, state, steps, cursors, scratch, marks, level):
 
 
 @kernel
-def marked(keys, lo, hi, marks, mark_low, out, n):
+def marked(keys: Words, lo: int, hi: int, marks: Bytes, mark_low: int, out: Words, n: int):
     """Copy the keys of a slice that are marked.  Return how many."""
     start = n
     for i in range(lo, hi):
@@ -180,7 +180,9 @@ def marked(keys, lo, hi, marks, mark_low, out, n):
 
 
 @kernel
-def intersect(a, i, i_end, b, j, j_end, out, n, state):
+def intersect(
+    a: Words, i: int, i_end: int, b: Words, j: int, j_end: int, out: Words, n: int, state: Words
+):
     """Write the keys that two slices share to `out` from n on (where `a` may begin).  Return how
     many.
     """
@@ -207,7 +209,9 @@ def intersect(a, i, i_end, b, j, j_end, out, n, state):
 
 
 @kernel
-def sifted(a, i, i_end, b, j, j_end, out, n, state):
+def sifted(
+    a: Words, i: int, i_end: int, b: Words, j: int, j_end: int, out: Words, n: int, state: Words
+):
     """Intersect two slices like `intersect`, galloping through b, which is much longer."""
     start = n
     while i < i_end and j < j_end:
@@ -225,7 +229,7 @@ def sifted(a, i, i_end, b, j, j_end, out, n, state):
 
 
 @kernel
-def unequal(plan, state, scratch, level, base, n):
+def unequal(plan: Words, state: Words, scratch: Words, level: int, base: int, n: int):
     """Remove the candidates that a constraint != excludes.  Return how many are left."""
     for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
         at = plan[BOUNDS] + BOUND_WORDS * b
@@ -262,7 +266,7 @@ LEAP = 8  # gallop through a slice this many times longer than the universe
 
 
 @kernel
-def clear(ground, scratch, numbers, bits):
+def clear(ground: Words, scratch: Words, numbers: Words, bits: Words):
     """Delete the universe and its bitmaps."""
     width = row_words(ground) + 1
     for i in range(ground[LISTED], ground[LISTED_STOP]):
@@ -274,7 +278,7 @@ def clear(ground, scratch, numbers, bits):
 
 
 @kernel
-def lay(ground, scratch, numbers, n):
+def lay(ground: Words, scratch: Words, numbers: Words, n: int):
     """Number the n listed keys as the universe.  Return False if there are too many."""
     if n > ground[LISTED_MAX]:
         return False
@@ -285,7 +289,7 @@ def lay(ground, scratch, numbers, n):
 
 
 @kernel
-def row_words(ground):
+def row_words(ground: Words):
     """Return the number of words of a bitmap."""
     return ((ground[LISTED_STOP] - ground[LISTED]) >> 6) + 1
 
@@ -323,7 +327,7 @@ def row_of(ground, data, lo, hi, owner, scratch, numbers, bits):
 
 
 @kernel
-def meet_rows(ground, bits, a, b):
+def meet_rows(ground: Words, bits: Words, a: int, b: int):
     """Intersect two bitmaps, one of which may be an earlier intersection.  Return where the
     result is.
     """
@@ -334,7 +338,7 @@ def meet_rows(ground, bits, a, b):
 
 
 @kernel
-def met(ground, bits, lo, hi, scratch, base, counted):
+def met(ground: Words, bits: Words, lo: int, hi: int, scratch: Words, base: int, counted: int):
     """Write the intersection's keys, of those listed in [lo, hi), to scratch[base:], or count
     them; return how many.
     """

@@ -82,6 +82,11 @@ from pagestore.compiled import (
     LEAF_PAGE,
     LEAF_SLOT,
     WORD_MAX,
+    MappedWords,
+    Pages,
+    Table,
+    Tables,
+    Words,
     field,
     gallop,
     kernel,
@@ -144,7 +149,9 @@ def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
 
 
 @kernel
-def enter_level(pages, plan, state, regions, region_start, rows):
+def enter_level(
+    pages: Pages, plan: Words, state: Words, regions: Table, region_start: Words, rows: Tables
+):
     """Open every atom of the level at the value where the search starts."""
     level = state[LEVEL]
     set_bounds(plan, state, level)
@@ -176,7 +183,9 @@ def enter_level(pages, plan, state, regions, region_start, rows):
 
 
 @kernel
-def search(pages, plan, state, regions, region_start, rows):
+def search(
+    pages: Pages, plan: Words, state: Words, regions: Table, region_start: Words, rows: Tables
+):
     """Leapfrog to a common value, one round of seeks at a time."""
     level = state[LEVEL]
     found, x = admit(plan, state, regions, region_start, level, state[TARGET])
@@ -206,7 +215,7 @@ def search(pages, plan, state, regions, region_start, rows):
 
 
 @kernel
-def refute(pages, plan, state, rows):
+def refute(pages: Pages, plan: Words, state: Words, rows: Tables):
     """Reject the bound value if a negated atom whose arguments are now all bound holds the
     binding.
     """
@@ -230,7 +239,7 @@ def refute(pages, plan, state, rows):
 
 
 @kernel
-def look_up(pages, plan, state, atom, depth):
+def look_up(pages: Pages, plan: Words, state: Words, atom: int, depth: int):
     """Return whether a negated atom holds the binding, 1 or 0, or ``-page_id``.
 
     Gallops on from the key looked up before, where only its last value differs and is less.
@@ -266,7 +275,9 @@ def look_up(pages, plan, state, atom, depth):
 
 
 @kernel
-def move_on(pages, plan, state, regions, region_start, rows):
+def move_on(
+    pages: Pages, plan: Words, state: Words, regions: Table, region_start: Words, rows: Tables
+):
     """Leave the value just finished: increment one iterator, or jump to the next value that the
     oracle admits.
     """
@@ -303,7 +314,7 @@ HELD_PAGE, HELD_SLOT, STOP, AT_KEY, SLICE = range(5)
 
 
 @kernel
-def plain(plan, state, level):
+def plain(plan: Words, state: Words, level: int):
     """Return whether the level only joins two or more atoms with unique keys: no oracle, bounds,
     negation or values to read.
     """
@@ -322,7 +333,7 @@ def plain(plan, state, level):
 
 
 @kernel
-def ends_key(state, atom, depth):
+def ends_key(state: Words, atom: int, depth: int):
     """Return whether this is the last depth of a whole key, so that the keys of a slice are
     unique.
     """
@@ -330,7 +341,7 @@ def ends_key(state, atom, depth):
 
 
 @kernel
-def intersect(words, plan, state, out, rows, runs):
+def intersect(words: MappedWords, plan: Words, state: Words, out: Table, rows: Tables, runs: Table):
     """Leapfrog over the slices that all iterators of a level have in their current leaves.
 
     Performs the same operations as `search` and `move_on`, and stops where an iterator has to leave
@@ -380,7 +391,7 @@ def intersect(words, plan, state, out, rows, runs):
 
 
 @kernel
-def load_runs(words, plan, state, start, m, runs):
+def load_runs(words: MappedWords, plan: Words, state: Words, start: int, m: int, runs: Table):
     """Decode the slices of m parts from `start` on; return whether any of them is recorded."""
     recorded = False
     for k in range(m):
@@ -398,7 +409,7 @@ def load_runs(words, plan, state, start, m, runs):
 
 
 @kernel
-def leave_runs(plan, state, start, m, runs, target, phase):
+def leave_runs(plan: Words, state: Words, start: int, m: int, runs: Table, target: int, phase: int):
     """Move the iterators on the pages to their positions in the decoded slices; note the target
     and the phase to go on with.
     """
@@ -412,7 +423,7 @@ def leave_runs(plan, state, start, m, runs, target, phase):
 
 
 @kernel
-def ends_here(state, o):
+def ends_here(state: Words, o: int):
     """Return whether an iterator's run ends in its current leaf, so that the slice is all that
     is left of it.
     """
@@ -420,7 +431,7 @@ def ends_here(state, o):
 
 
 @kernel
-def load_run(words, state, s, o, depth, run):
+def load_run(words: MappedWords, state: Words, s: int, o: int, depth: int, run: Words):
     """Decode the rest of the run of iterator o in its leaf, unless it is decoded already.
 
     The slice at `s` says where in `run` the iterator is, and where its run stops.
@@ -437,7 +448,7 @@ def load_run(words, state, s, o, depth, run):
 
 
 @kernel
-def merge(state, level, runs, out):
+def merge(state: Words, level: int, runs: Table, out: Table):
     """Intersect two slices of similar length without a branch to mispredict, as far as buffers
     allow.
 
@@ -485,7 +496,7 @@ def merge(state, level, runs, out):
 
 
 @kernel
-def ahead(run, i, end, x):
+def ahead(run: Words, i: int, end: int, x: int):
     """Return the first index in [i, end) with run >= x, given run[i] < x; scan a few entries,
     then gallop.
     """

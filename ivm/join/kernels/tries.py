@@ -37,6 +37,11 @@ from pagestore.compiled import (
     LEAF_SLOT,
     PATH,
     WORD_MAX,
+    MappedWords,
+    Pages,
+    Table,
+    Tables,
+    Words,
     field,
     forward,
     gallop,
@@ -53,19 +58,19 @@ ITERATOR_WORDS = CURSOR_WORDS + 4
 
 
 @kernel
-def iterator(plan, state, atom, depth):
+def iterator(plan: Words, state: Words, atom: int, depth: int):
     """Return the offset in `state` of the iterator of an atom at a depth."""
     return state[ITERATORS] + (atom * plan[DEPTHS] + depth) * ITERATOR_WORDS
 
 
 @kernel
-def iterator_of(plan, state, p):
+def iterator_of(plan: Words, state: Words, p: int):
     """Return the offset in `state` of the iterator of a part."""
     return state[ITERATORS] + place_of(plan, p) * ITERATOR_WORDS
 
 
 @kernel
-def place_of(plan, p):
+def place_of(plan: Words, p: int):
     """Return the row of a part (an atom at a depth) in tables with a row for each: sensors,
     keys, cursors.
     """
@@ -73,19 +78,19 @@ def place_of(plan, p):
 
 
 @kernel
-def sensor_of(plan, p):
+def sensor_of(plan: Words, p: int):
     """Return the sensor of a part, or -1."""
     return plan[plan[SENSOR] + place_of(plan, p)]
 
 
 @kernel
-def tree_of(pages, state, atom):
+def tree_of(pages: Pages, state: Words, atom: int):
     """Return the tree of an atom."""
     return tree_at(pages, state, state[TREES] + 3 * atom)
 
 
 @kernel
-def land(words, plan, state, atom, depth, status):
+def land(words: MappedWords, plan: Words, state: Words, atom: int, depth: int, status: int):
     """Store the key where an iterator landed; return it, the end of its sensitivity, or WORD_MAX
     at the end.
     """
@@ -98,7 +103,7 @@ def land(words, plan, state, atom, depth, status):
 
 
 @kernel
-def open_trie(pages, plan, state, atom, depth, x):
+def open_trie(pages: Pages, plan: Words, state: Words, atom: int, depth: int, x: int):
     """Open the next level of an atom at its first key >= x.  Return 1 on a key, 0 if there is
     none, or ``-page_id``.
     """
@@ -125,7 +130,7 @@ def open_trie(pages, plan, state, atom, depth, x):
 
 
 @kernel
-def seek_trie(pages, plan, state, atom, depth, x):
+def seek_trie(pages: Pages, plan: Words, state: Words, atom: int, depth: int, x: int):
     """Move an iterator to its first key >= x (*seek_lub*).  Return 1 on a key, 0 at the end, or
     ``-page_id``.
     """
@@ -155,13 +160,13 @@ def seek_trie(pages, plan, state, atom, depth, x):
 
 
 @kernel
-def crowded(plan, state, rows, steps):
+def crowded(plan: Words, state: Words, rows: Tables, steps: int):
     """Return whether `steps` more operations might overrun a trace buffer."""
     return plan[SENSORS] > 0 and state[CROWD] + steps > rows.shape[2]
 
 
 @kernel
-def emit(words, plan, state, out):
+def emit(words: MappedWords, plan: Words, state: Words, out: Table):
     """Write the binding, and the values read at it."""
     n = state[EMITTED]
     levels = plan[LEVELS]
@@ -175,7 +180,7 @@ def emit(words, plan, state, out):
 
 
 @kernel
-def record(plan, state, rows, s, a, b):
+def record(plan: Words, state: Words, rows: Tables, s: int, a: int, b: int):
     """Record an operation at sensor s: the context and [a, b], in a new trace row or one that
     operations share.
     """
@@ -193,7 +198,7 @@ def record(plan, state, rows, s, a, b):
 
 
 @kernel
-def put_row(plan, state, rows, s, a, b):
+def put_row(plan: Words, state: Words, rows: Tables, s: int, a: int, b: int):
     """Write a trace row of sensor s, in the column order of its index."""
     n, binding, at = state[state[ROW_COUNT] + s], state[BINDING], plan[SOURCES] + s * plan[WIDTH]
     state[binding - 1], state[binding - 2] = a, b

@@ -111,9 +111,7 @@ def _where(formula: Formula, other: Where) -> Where:
 
 
 def _bound(part: Part) -> Iterator[Var]:
-    """Yield the variables of a formula that have a value wherever it holds, by its atoms and
-    comparisons.
-    """
+    """Yield the variables with a value wherever a formula holds, by atoms and comparisons."""
     match part:
         case Or(items):
             first, *others = [[*_bound(item)] for item in items]

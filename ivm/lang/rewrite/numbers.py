@@ -129,9 +129,7 @@ def _times(term: Term, number: int) -> Binary:
 
 
 def is_list(atom: Atom, taken: Container[str]) -> bool:
-    """Return whether an atom lists numbers or parts of texts.  Raises ArityError for one of the
-    wrong form.
-    """
+    """Return whether an atom lists numbers or parts of texts.  Raises ArityError if malformed."""
     if atom.predicate in taken or atom.predicate not in (*RANGES, *SPLITS):
         return False
     wanted = (3, 4) if atom.predicate in RANGES else (4,)

@@ -388,9 +388,7 @@ def _summing(rule: Rule, body: Iterable[Literal], factors: Sequence[Term]) -> Ru
 
 
 def _products(rule: Rule) -> dict[Var, Compare]:
-    """Return the equations by which a product of whole numbers defines a variable that no atom
-    has.
-    """
+    """Return the equations by which a product of whole numbers defines a variable that no atom has."""
     (disjunct,) = rule.body
     held = {*variables(*(x for x in disjunct if not isinstance(x, Compare)))}
     return {

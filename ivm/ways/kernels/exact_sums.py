@@ -58,7 +58,7 @@ class Rounding(NamedTuple):
 
 
 @kernel
-def cut(word, how, parts):
+def cut(word: int, how: int, parts: Words):
     """Write the parts of a number as (place, amount) to parts[2 m]; return m, or BROKEN for one
     left to Python.
     """
@@ -78,7 +78,7 @@ def cut(word, how, parts):
 
 
 @kernel
-def cut_whole(word, parts):
+def cut_whole(word: int, parts: Words):
     """Cut a whole number; zero has one part, 0 at place 0."""
     n = add_part(parts, 0, 0, word & HALF)
     n = add_part(parts, n, 1, word >> 32)
@@ -88,7 +88,7 @@ def cut_whole(word, parts):
 
 
 @kernel
-def cut_float(word, parts):
+def cut_float(word: int, parts: Words):
     """Cut the word of a float64; BROKEN for infinite ones and the least ones, which have fewer
     bits.
     """
@@ -111,7 +111,7 @@ def cut_float(word, parts):
 
 
 @kernel
-def add_part(parts, n, place, amount):
+def add_part(parts: Words, n: int, place: int, amount: int):
     """Append a part unless it is 0; return how many there are."""
     if amount == 0:
         return n
@@ -123,7 +123,7 @@ def add_part(parts, n, place, amount):
 
 
 @kernel
-def begin_sum(room):
+def begin_sum(room: SumRoom):
     """Begin a sum of parts."""
     room.digits[:] = 0
     room.totals[:] = 0
@@ -131,7 +131,7 @@ def begin_sum(room):
 
 
 @kernel
-def add_part_of(room, kind, place, amount):
+def add_part_of(room: SumRoom, kind: int, place: int, amount: int):
     """Add a part to a sum; return whether that was possible."""
     totals = room.totals
     totals[ADDED] += 1
@@ -149,7 +149,7 @@ def add_part_of(room, kind, place, amount):
 
 
 @kernel
-def rounded(room, how):
+def rounded(room: SumRoom, how: Rounding):
     """Return (1, the word) of a sum of parts, (0, 0) if there is no result, or (BROKEN, 0)."""
     totals, kind = room.totals, how.kind
     count, total, square = totals[SUMMANDS], totals[NUMBERS], totals[SQUARE]
@@ -169,7 +169,7 @@ def rounded(room, how):
 
 
 @kernel
-def divided(room, how, by, more):
+def divided(room: SumRoom, how: Rounding, by: int, more: int):
     """Return the word of room.digits divided by two numbers, and as words of a decimal are."""
     divisors = room.divisors
     divisors[0], divisors[1] = by, more
@@ -180,7 +180,7 @@ def divided(room, how, by, more):
 
 
 @kernel
-def whole(digits):
+def whole(digits: Words):
     """Return (1, the number), or (BROKEN, 0) if no word holds it, nor its negative. Destroys the
     digits.
     """
@@ -195,7 +195,7 @@ def whole(digits):
 
 
 @kernel
-def add_number(room, floats, word, times):
+def add_number(room: SumRoom, floats: int, word: int, times: int):
     """Add a number so many times, from 0 to 2^62, to room.digits; return whether that was
     possible.
     """
@@ -208,7 +208,7 @@ def add_number(room, floats, word, times):
 
 
 @kernel
-def add_product(digits, place, amount, times):
+def add_product(digits: Words, place: int, amount: int, times: int):
     """Add the product of two numbers of 32 bits, the first of either sign, at a place."""
     sign, product = -1 if amount < 0 else 1, abs(amount) * times
     add_at(digits, place, sign * (product & HALF))
@@ -216,14 +216,14 @@ def add_product(digits, place, amount, times):
 
 
 @kernel
-def add_at(digits, place, amount):
+def add_at(digits: Words, place: int, amount: int):
     """Add an amount, of either sign, at a place."""
     digits[FRACTION + place] += amount & HALF
     digits[FRACTION + place + 1] += amount >> 32
 
 
 @kernel
-def quotient(digits, divisors, exponent):
+def quotient(digits: Words, divisors: Words, exponent: int):
     """Return (1, the word of digits[DIGITS] * 2^exponent / divisors[n], rounded once), or (BROKEN,
     0) if it is beyond the floats, or among the least. Destroys the digits.
     """
@@ -257,12 +257,12 @@ def quotient(digits, divisors, exponent):
 
 
 @kernel
-def bit(digits, b):
+def bit(digits: Words, b: int):
     return digits[b >> 5] >> (b & 31) & 1
 
 
 @kernel
-def is_negative(digits):
+def is_negative(digits: Words):
     """Carry, so that each digit has 32 bits, and make the number positive; return whether it was
     negative.
     """
@@ -277,7 +277,7 @@ def is_negative(digits):
 
 
 @kernel
-def carried(digits):
+def carried(digits: Words):
     """Carry from digit to digit; return what is left over."""
     carry = 0
     for i in range(digits.shape[0]):
@@ -287,7 +287,7 @@ def carried(digits):
 
 
 @kernel
-def divide(digits, by):
+def divide(digits: Words, by: int):
     """Divide by a number from 1 to 2^31; return whether something is left."""
     rest = 0
     for i in range(digits.shape[0] - 1, -1, -1):
@@ -297,7 +297,7 @@ def divide(digits, by):
 
 
 @kernel
-def truncated(word):
+def truncated(word: int):
     """Return the whole part of the word of a float64 below 2^53."""
     negative = word < 0
     bits = ~word if negative else word

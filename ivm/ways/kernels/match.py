@@ -142,7 +142,9 @@ match_at = function_pointer(
 
 
 @kernel
-def find_hits(pages, plan, branches, room, composing):
+def find_hits(
+    pages: Pages, plan: Matched, branches: Branches, room: MatchRoom, composing: Composing
+):
     """Find the intervals that surgeries hit, each once; return False if they are too many or a
     page is corrupt.
     """
@@ -166,7 +168,7 @@ def find_hits(pages, plan, branches, room, composing):
 
 
 @kernel
-def stab_branches(index, branches, b, room):
+def stab_branches(index: IntervalTree, branches: Branches, b: int, room: MatchRoom):
     """Write what the branches of span b stab to room.stabbed; return how many, even beyond it,
     or ``-page_id``.
     """
@@ -182,7 +184,7 @@ def stab_branches(index, branches, b, room):
 
 
 @kernel
-def sort_rows(columns, n, room, rows, out, composing):
+def sort_rows(columns: int, n: int, room: MatchRoom, rows: Table, out: Table, composing: Composing):
     """Sort rows[C, n] into `out`, without duplicates; return how many are left."""
     order = composing.order[: 2 * n]
     return compose_few(
@@ -191,7 +193,7 @@ def sort_rows(columns, n, room, rows, out, composing):
 
 
 @kernel
-def unite(words, branches, room, start, composing):
+def unite(words: Words, branches: Branches, room: MatchRoom, start: Words, composing: Composing):
     """Unite the regions to be joined, level by level, in room.regions; return how many there
     are, or LEFT.
     """
@@ -217,7 +219,7 @@ def unite(words, branches, room, start, composing):
 
 
 @kernel
-def add_regions(words, branches, b, level, room, n):
+def add_regions(words: Words, branches: Branches, b: int, level: int, room: MatchRoom, n: int):
     """Add the regions of span b at a level to the n pieces so far: its branches, or the intervals
     that these hit.
 

@@ -160,7 +160,7 @@ probe_next_at = function_pointer(
 
 
 @kernel
-def matching(branches, b, wanted):
+def matching(branches: Branches, b: int, wanted: int):
     """Return how many branches of span b have the action `wanted`."""
     at, of, _ = branches.spans[b]
     count = 0
@@ -170,7 +170,7 @@ def matching(branches, b, wanted):
 
 
 @kernel
-def compose_bindings(columns, found, composing, n):
+def compose_bindings(columns: int, found: Found, composing: Composing, n: int):
     """Sort n bindings, without duplicates and without those both erased and inserted; return how
     many are left.
     """
@@ -190,7 +190,7 @@ def compose_bindings(columns, found, composing, n):
 
 
 @kernel
-def begin(static, probes, p, trees, run):
+def begin(static: Words, probes: Table, p: int, trees: Table, run: Words):
     """Initialise the state of a probe."""
     for i in range(run.shape[0]):
         run[i] = static[probes[p, STATE] + i]
@@ -241,7 +241,7 @@ def take(static, back, columns, out, emitted, action, found, n):
 
 
 @kernel
-def mark_lone(before, after, only_before, only_after):
+def mark_lone(before: Table, after: Table, only_before: Flags, only_after: Flags):
     """Mark the rows of before[C, n] and after[C, m] that the other lacks: bool[n], bool[m].
 
     Both ascend strictly.  O(n + m).
@@ -258,7 +258,7 @@ def mark_lone(before, after, only_before, only_after):
 
 
 @kernel
-def compared(rows, i, others, j):
+def compared(rows: Table, i: int, others: Table, j: int):
     """Return -1, 0 or 1 if row i comes before, equals or comes after row j of the others."""
     for c in range(rows.shape[0]):
         if rows[c, i] != others[c, j]:

@@ -124,7 +124,7 @@ class Ranged(NamedTuple):
 
 
 @kernel
-def follow_range(ranged, room):
+def follow_range(ranged: Ranged, room: RangeRoom):
     """Queue the edits of a view, and return how many points were computed.
 
     Returns BROKEN, queueing nothing, if they are too many or a page is corrupt.
@@ -140,7 +140,7 @@ def follow_range(ranged, room):
 
 
 @kernel
-def erase_points(ranged, room):
+def erase_points(ranged: Ranged, room: RangeRoom):
     """Queue the erasure of points that are gone, first, as others may have the same keys; return
     whether all fit.
     """
@@ -155,7 +155,7 @@ def erase_points(ranged, room):
 
 
 @kernel
-def compute_points(ranged, room, begin):
+def compute_points(ranged: Ranged, room: RangeRoom, begin: int):
     """Compute the points that have come, and those in whose ranges records have changed; return
     whether all fit.
     """
@@ -182,7 +182,9 @@ def compute_points(ranged, room, begin):
 
 
 @kernel
-def compute_between(ranged, room, rows, i, low, high, begin):
+def compute_between(
+    ranged: Ranged, room: RangeRoom, rows: Table, i: int, low: int, high: int, begin: int
+):
     """Compute the points from `low` to `high` of the group that row i is of; return whether all
     fit.
     """
@@ -210,7 +212,7 @@ def compute_between(ranged, room, rows, i, low, high, begin):
 
 
 @kernel
-def touched(ranged, room, rows, i, words):
+def touched(ranged: Ranged, room: RangeRoom, rows: Table, i: int, words: Words):
     """Return (low, high), the points whose result record i of the measured tree `words` may be; low
     > high for none, and all points if a page is corrupt, as it is then found to be when these are
     computed.
@@ -253,7 +255,7 @@ def touched(ranged, room, rows, i, words):
 
 
 @kernel
-def compute(ranged, room, begin):
+def compute(ranged: Ranged, room: RangeRoom, begin: int):
     """Queue the result of room.point, or the erasure of its row; return whether it fits."""
     queues = ranged.queues
     if is_computed(ranged, room.point, begin):
@@ -265,7 +267,7 @@ def compute(ranged, room, begin):
 
 
 @kernel
-def result(ranged, room):
+def result(ranged: Ranged, room: RangeRoom):
     """Return (1, the word) of the record that is the result of room.point, (0, 0) for none, or
     (BROKEN, 0).
     """
@@ -304,7 +306,7 @@ def result(ranged, room):
 
 
 @kernel
-def fold_between(ranged, room, m, low, high):
+def fold_between(ranged: Ranged, room: RangeRoom, m: int, low: int, high: int):
     """Fold the measured records that begin with room.sought[:m] and then have a word from low to
     high.
 
@@ -341,7 +343,7 @@ def fold_records(tree, queues, group, span, low, high, room):
 
 
 @kernel
-def sum_of_parts(ranged, room, low, high):
+def sum_of_parts(ranged: Ranged, room: RangeRoom, low: int, high: int):
     """Return the result for the group room.sought of what is added up in its range, place by
     place.
     """
@@ -386,7 +388,7 @@ def sum_of_parts(ranged, room, low, high):
 
 
 @kernel
-def is_there(ranged, room, action, rows, i):
+def is_there(ranged: Ranged, room: RangeRoom, action: int, rows: Table, i: int):
     """Take the point of row i of the changes of points; return whether it exists now, or BROKEN."""
     span, lead = ranged.span, ranged.span[GROUP] + 1
     for c in range(span[WIDTH] if span[WHOLE] else lead):
@@ -407,7 +409,7 @@ def is_there(ranged, room, action, rows, i):
 
 
 @kernel
-def edit(ranged, point, action, word):
+def edit(ranged: Ranged, point: Words, action: int, word: int):
     """Queue an edit of a point's row; return whether there is room."""
     queues = ranged.queues
     span, view = ranged.span, ranged.span[VIEW]
@@ -423,7 +425,7 @@ def edit(ranged, point, action, word):
 
 
 @kernel
-def is_computed(ranged, point, begin):
+def is_computed(ranged: Ranged, point: Words, begin: int):
     """Return whether a point's row is among the edits of the queue from `begin` on."""
     queues = ranged.queues
     span, edits = ranged.span, queues.waiting[ranged.span[VIEW]]
@@ -440,7 +442,7 @@ def is_computed(ranged, point, begin):
 
 
 @inlined
-def shifted(word, by, is_open, otherwise):
+def shifted(word: int, by: int, is_open: int, otherwise: int):
     """Return word + by, clamped to 64 bits, and -1 or 1 if it was clamped; (`otherwise`, 0) for
     an open end.
     """
@@ -454,7 +456,7 @@ def shifted(word, by, is_open, otherwise):
 
 
 @inlined
-def step_beyond(prefix, m):
+def step_beyond(prefix: Words, m: int):
     """Make of prefix[:m] the least prefix beyond all records that begin with it; return its
     length, 0 for none.
     """

@@ -7,7 +7,7 @@ b(k) <- r(k, c, d), (c < 2 ; d != 1).     plan 1    option: c up to 1;  option: 
 
 from typing import NamedTuple
 
-from pagestore.compiled import Table, kernel
+from pagestore.compiled import Flags, Table, kernel
 
 # columns of `tests`: a column of the relation, the least and the greatest word, whether the words
 # outside pass, and the column with which it is compared (-1 for none), where the word is -1, 0 or 1
@@ -28,7 +28,7 @@ class Conditions(NamedTuple):
 
 
 @kernel
-def holds(conditions, p, rows, i):
+def holds(conditions: Conditions, p: int, rows: Table, i: int):
     """Return whether the conditions of plan p hold for row i of rows[C, n]."""
     tests, options, plans = conditions.tests, conditions.options, conditions.plans
     for o in range(plans[p, 0], plans[p, 1]):
@@ -47,7 +47,7 @@ def holds(conditions, p, rows, i):
 
 
 @kernel
-def reached(conditions, rows, found):
+def reached(conditions: Conditions, rows: Table, found: Flags):
     """Set found[P] to whether any of rows[C, n] reaches each plan."""
     for p in range(conditions.plans.shape[0]):
         found[p] = False

@@ -117,7 +117,7 @@ class States(NamedTuple):
 
 
 @kernel
-def follow_state(states, f):
+def follow_state(states: States, f: int):
     """Queue the rows of each group that changed in the state of view f, and the erasure of those
     that it lost.
 
@@ -138,7 +138,7 @@ def follow_state(states, f):
 
 
 @kernel
-def leave_out(states, f):
+def leave_out(states: States, f: int):
     """Drop the edits in the queue of the state of view f that are not before the mark of their
     group.
 
@@ -162,7 +162,7 @@ def leave_out(states, f):
 
 
 @kernel
-def is_prefix(rows, i, key, keys):
+def is_prefix(rows: Table, i: int, key: Words, keys: int):
     """Return whether row i begins with a key."""
     for c in range(keys):
         if rows[c, i] != key[c]:
@@ -171,7 +171,7 @@ def is_prefix(rows, i, key, keys):
 
 
 @kernel
-def follow_row(states, of):
+def follow_row(states: States, of: Words):
     """Queue the row of the group room.key, or its erasure; return whether that was possible."""
     found, word = result(states, of)
     if found < 0:
@@ -193,7 +193,7 @@ def follow_row(states, of):
 
 
 @kernel
-def follow_rows(states, of):
+def follow_rows(states: States, of: Words):
     """Queue the numbered rows of the group room.key, and the erasure of those beyond; return
     whether they fit.
     """
@@ -212,7 +212,7 @@ def follow_rows(states, of):
 
 
 @kernel
-def edit(states, of, action, number, word):
+def edit(states: States, of: Words, action: int, number: int, word: int):
     """Queue an edit of the row of the group room.key, with its number if that is not 0; return
     whether it fits.
     """
@@ -237,7 +237,7 @@ def edit(states, of, action, number, word):
 
 
 @kernel
-def result(states, of):
+def result(states: States, of: Words):
     """Return the result of the group room.key."""
     kind = of[KIND]
     if kind == FIRST:
@@ -255,7 +255,7 @@ def result(states, of):
 
 
 @kernel
-def end_record(states, of):
+def end_record(states: States, of: Words):
     """Return a column of the group's first record."""
     tree, key, cursor = state_of(states, of), states.room.key, states.room.cursor
     found = seek(tree, key, of[GROUP], cursor, 0) if of[GROUP] else first(tree, cursor, 0)
@@ -268,7 +268,7 @@ def end_record(states, of):
 
 
 @kernel
-def last_record(states, of):
+def last_record(states: States, of: Words):
     """Return a column of the group's last record."""
     page, slot = last_place(states, of)
     if page <= 0:
@@ -277,7 +277,7 @@ def last_record(states, of):
 
 
 @kernel
-def mark_of(states, of):
+def mark_of(states: States, of: Words):
     """Return (1, the value of the group's mark), (0, 0) if it has none, or (BROKEN, 0)."""
     page, slot = last_place(states, of)
     if page <= 0 or not is_mark(states, of, page, slot):
@@ -286,13 +286,13 @@ def mark_of(states, of):
 
 
 @kernel
-def is_mark(states, of, page, slot):
+def is_mark(states: States, of: Words, page: int, slot: int):
     """Return whether a record, whose values follow a group and one more key, is a mark."""
     return field(states.pages.words, page, of[GROUP] + 1, slot) >= of[MARK]
 
 
 @kernel
-def last_place(states, of):
+def last_place(states: States, of: Words):
     """Return (page, slot) of the last record that is not after the group, as `before` does."""
     sought = states.room.sought
     for c in range(of[GROUP]):
@@ -301,7 +301,7 @@ def last_place(states, of):
 
 
 @kernel
-def column_of(states, of, page, slot):
+def column_of(states: States, of: Words, page: int, slot: int):
     """Return a column of a record, if that is one of the group."""
     for c in range(of[GROUP]):
         if field(states.pages.words, page, c, slot) != states.room.key[c]:
@@ -310,13 +310,13 @@ def column_of(states, of, page, slot):
 
 
 @kernel
-def state_of(states, of):
+def state_of(states: States, of: Words):
     """Return the tree of a state."""
     return tree_at(states.pages, states.queues.trees[of[STATE]], 0)
 
 
 @kernel
-def folded(states, of, low, whole):
+def folded(states: States, of: Words, low: int, whole: bool):
     """Fold the records of the group, or those before it, into room.folds.out; return 1, 0 for
     none, or BROKEN.
     """
@@ -335,7 +335,7 @@ def folded(states, of, low, whole):
 
 
 @kernel
-def weigh(states, of):
+def weigh(states: States, of: Words):
     """Return how many assignments the group has, and how many come before it; (BROKEN, 0) for a
     corrupt page.
     """
@@ -350,7 +350,7 @@ def weigh(states, of):
 
 
 @kernel
-def ranked(states, of, rank):
+def ranked(states: States, of: Words, rank: int):
     """Return the value of the assignment with a rank among all of the state."""
     room, tree = states.room, state_of(states, of)
     room.ranks[0] = rank
@@ -359,7 +359,7 @@ def ranked(states, of, rank):
 
 
 @kernel
-def by_rank(states, of):
+def by_rank(states: States, of: Words):
     """Return a quantile of the group, or what is between two of its values."""
     weight, begin = weigh(states, of)
     if weight <= 0:
@@ -385,7 +385,7 @@ def by_rank(states, of):
 
 
 @kernel
-def mean_of_two(states, of, low, high):
+def mean_of_two(states: States, of: Words, low: int, high: int):
     """Return the mean of two numbers, as a float64."""
     sums = states.room.sums
     if of[FLOATS] and low == high:
@@ -397,7 +397,7 @@ def mean_of_two(states, of, low, high):
 
 
 @kernel
-def between(states, of, low, high, share):
+def between(states: States, of: Words, low: int, high: int, share: float):
     """Return the word that is a share of the way from one word to another; a decimal's is cut
     after its last digit.
     """
@@ -422,7 +422,7 @@ def between(states, of, low, high, share):
 
 
 @kernel
-def of_parts(states, of):
+def of_parts(states: States, of: Words):
     """Return the sum, mean or variance of the group, whose parts are its records."""
     room, tree, cursor, group = states.room, state_of(states, of), states.room.cursor, of[GROUP]
     begin_sum(room.sums)
@@ -449,6 +449,6 @@ def of_parts(states, of):
 
 
 @kernel
-def rounding(of):
+def rounding(of: Words):
     """Return how a sum is rounded."""
     return Rounding(of[KIND] - PARTS, of[FLOATS], max(of[UNIT_LOW], 1), max(of[UNIT_HIGH], 1))

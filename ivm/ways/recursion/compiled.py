@@ -34,7 +34,7 @@ from ivm.ways.recursion import fixpoint
 from ivm.ways.recursion.facts import Body, limits_of
 from ivm.ways.recursion.kernels import facts as kernel
 from ivm.ways.recursion.kernels.maintain import Probing, maintain
-from pagestore.compiled import CURSOR_WORDS, Table, TypedKernel, Words, raise_for
+from pagestore.compiled import CURSOR_WORDS, TypedKernel, raise_for
 from pagestore.host import ERASE, FEW, INSERT, SET, WORD_MAX, Edits, Pages, Transaction, Tree
 
 FACTS, FACTS_MAX = 1 << 10, 1 << 22  # that there is room for at first, and at most
@@ -46,7 +46,7 @@ OUT = 1 << 8  # bindings of one run of the join
 MAINTAIN = TypedKernel(
     maintain, Pages, kernel.Strata, kernel.StrataTrees, Branches, kernel.FactsRoom, Probing, int
 )
-PLACE_AGAIN = TypedKernel(kernel.place_again, kernel.Strata, Table, Words, int)
+PLACE_AGAIN = TypedKernel(kernel.place_again)
 
 
 class Source(NamedTuple):

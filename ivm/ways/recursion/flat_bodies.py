@@ -28,10 +28,10 @@ from ivm.terms.encoder import Encoder
 from ivm.ways.recursion.facts import Body
 from ivm.ways.recursion.kernels import rounds
 from ivm.ways.recursion.kernels import rounds as kernel
-from pagestore.compiled import TypedKernel, Words
+from pagestore.compiled import TypedKernel
 from pagestore.host import WORD_MAX, Transaction, Tree, begins, read_batches, sort_order
 
-HASH_ROWS = TypedKernel(rounds.hash_rows, Words, int, int, int, Words, int, int)
+HASH_ROWS = TypedKernel(rounds.hash_rows)
 
 TESTS = {tries.EQ: kernel.EQ, tries.GE: kernel.GE, tries.LE: kernel.LE, tries.NE: kernel.NE}
 

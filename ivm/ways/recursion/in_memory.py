@@ -26,7 +26,7 @@ from ivm.ways.recursion.flat_bodies import FlatBodies, NotPlain
 from ivm.ways.recursion.kernels import rounds
 from ivm.ways.recursion.kernels import rounds as kernel
 from ivm.ways.recursion.kernels import shared_rounds as shared
-from pagestore.compiled import Table, TypedKernel, Words
+from pagestore.compiled import TypedKernel
 from pagestore.host import INSERT, WORD_MAX, WORD_MIN, Edits, sort_order, together
 
 FACTS_MIN, FACTS_MAX = 1 << 14, 1 << 26  # initial capacity, and the most: beyond, rounds use pages
@@ -35,9 +35,9 @@ SAMPLED = 1 << 14
 NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
 NUMBERS_SHARE = 4  # these tables take at most one in so many of the bytes allowed
 
-RUN = TypedKernel(kernel.run_rounds, rounds.Bodies, rounds.Facts, rounds.Run)
-RELINK = TypedKernel(rounds.relink, rounds.Bodies, rounds.Facts, Words, int, int, int, int)
-SEED = TypedKernel(kernel.seed, rounds.Bodies, rounds.Facts, rounds.Run, int, Table, Words)
+RUN = TypedKernel(kernel.run_rounds)
+RELINK = TypedKernel(rounds.relink)
+SEED = TypedKernel(kernel.seed)
 
 # facts derived from no others: a view, and words int64[K, n]
 Base = Sequence[tuple[str, np.ndarray]]
@@ -381,11 +381,11 @@ SHARED_MIN = 1 << 11  # queued facts; joining fewer takes no longer than waking 
 ASIDE = 1 << 15  # facts that a thread puts aside before all are added: these fit in its cache
 APART = 16  # words between what two threads write, so that they share no cache line
 
-PROPOSE = TypedKernel(shared.propose, rounds.Bodies, rounds.Facts, rounds.Run, int, int, int)
-CHOOSE = TypedKernel(shared.choose, rounds.Facts, Words, Table, Table, Words, int)
-PLACE = TypedKernel(shared.place, rounds.Facts, Words, Table, Table, int, int)
-LEARN = TypedKernel(shared.learn, rounds.Facts, Words, Words, int)
-CHAIN = TypedKernel(shared.chain, rounds.Bodies, rounds.Facts, int, int, int, int)
+PROPOSE = TypedKernel(shared.propose)
+CHOOSE = TypedKernel(shared.choose)
+PLACE = TypedKernel(shared.place)
+LEARN = TypedKernel(shared.learn)
+CHAIN = TypedKernel(shared.chain)
 
 
 class SharedRounds:

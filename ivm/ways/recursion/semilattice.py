@@ -32,7 +32,7 @@ from ivm.ways.recursion.facts import (
 )
 from ivm.ways.recursion.fixpoint import Fixpoint, Keys
 from ivm.ways.recursion.kernels import rounds as kernel
-from pagestore.compiled import TypedKernel, Words
+from pagestore.compiled import TypedKernel
 from pagestore.host import (
     ERASE,
     INSERT,
@@ -46,7 +46,7 @@ from pagestore.host import (
     sort_order,
 )
 
-JOIN_RUNS = TypedKernel(kernel.join_runs, int, Words, Words, Words)
+JOIN_RUNS = TypedKernel(kernel.join_runs)
 
 
 def fixpoint_of(

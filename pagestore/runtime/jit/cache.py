@@ -22,9 +22,7 @@ SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"
 
 
 class KernelCache(FunctionCache):
-    """numba's cache in our folder (or NUMBA_CACHE_DIR); ignores files that it cannot read or
-    write.
-    """
+    """numba's cache in our folder (or NUMBA_CACHE_DIR); ignores files that it cannot read or write."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.kernel = f"{function.__module__}.{function.__qualname__}"

@@ -185,9 +185,7 @@ class LlvmModule(JITCodeLibrary):
 
 
 class ShippedModule(JITCodeLibrary):
-    """Code that is optimised, and then shipped: it does not run here, so it is not made
-    runnable.
-    """
+    """Code that is optimised, and then shipped: it does not run here, so it is not made runnable."""
 
     def _finalize_final_module(self) -> None:
         """Make no machine code."""

@@ -9,9 +9,7 @@ from pagestore.runtime.types import Key, types_of_fields
 
 
 def fits(wanted: Any, given: Any) -> bool:
-    """Return whether a type is the wanted one, or a writable array where a read-only one is
-    wanted.
-    """
+    """Return whether a type is the wanted one, or a writable array where a read-only one is wanted."""
     if isinstance(wanted, types.BaseNamedTuple) and isinstance(given, types.BaseNamedTuple):
         return wanted.instance_class is given.instance_class and all(
             map(fits, wanted.types, given.types)

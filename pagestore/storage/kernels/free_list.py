@@ -14,13 +14,14 @@ import numpy as np
 
 from pagestore.runtime.intrinsics import words_at
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import Bytes, HalfWords, Table, Words
 
 LOWEST, MANY = range(2)
 ADDED, REMOVED = range(2)
 
 
 @kernel
-def allocate(free, summary, top, pages):
+def allocate(free: Bytes, summary: Words, top: int, pages: Words):
     """Allocate the lowest free pages below `top`, as many as fit in `pages`; return how many were
     found.
 
@@ -41,7 +42,7 @@ def allocate(free, summary, top, pages):
 
 
 @kernel
-def allocate_run(free, summary, top, n):
+def allocate_run(free: Bytes, summary: Words, top: int, n: int):
     """Allocate the lowest n adjacent free pages below `top`; return the first, or -1 if there
     are none.
     """
@@ -56,7 +57,7 @@ def allocate_run(free, summary, top, n):
 
 
 @kernel
-def take_back(pages, free, summary):
+def take_back(pages: Words, free: Bytes, summary: Words):
     """Mark pages as free to be allocated, again or for the first time."""
     for page in pages:
         summary[MANY] += 1 - free[page]
@@ -65,7 +66,7 @@ def take_back(pages, free, summary):
 
 
 @kernel
-def count(address, n, used, lists, place):
+def count(address: int, n: int, used: Words, lists: Table, place: HalfWords):
     """Count n pages at an address as free, then others as used; both lists have room for all of
     them.
     """
@@ -74,7 +75,7 @@ def count(address, n, used, lists, place):
 
 
 @kernel
-def move(pages, into, lists, place):
+def move(pages: Words, into: int, lists: Table, place: HalfWords):
     """Remove pages from the other list; add those that are not in it to list `into`."""
     sign = 1 - 2 * into
     for page in pages:

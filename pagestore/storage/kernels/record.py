@@ -17,7 +17,7 @@ from pagestore.pages.page import type_word
 from pagestore.pages.verify import ONES, add, crc_of, mark
 from pagestore.runtime.intrinsics import words_at
 from pagestore.runtime.kernel import kernel
-from pagestore.runtime.types import HalfWords, Table, Words
+from pagestore.runtime.types import Bytes, HalfWords, Table, Words
 from pagestore.storage.kernels.free_list import count
 from pagestore.storage.kernels.write import FD, write_pages
 
@@ -45,91 +45,6 @@ READY, ORIGIN, LISTED, MADE_PAGES, ROOT_ROWS, EXTENT_WORDS, RECORDED = range(7)
 IN_SERIES, ALONE, NEXT_SEQUENCE, NEXT_VERSION, NEXT_TIME, RECENT_ROWS, IDS_FROM, FINISH_WORDS = (
     range(7, 15)
 )
-
-
-@kernel
-def gather(said, record):
-    """Put a commit's words together; return how many they are, or -1 if they do not fit in
-    `record`.
-    """
-    n = HEAD
-    for i in range(HEAD):
-        record[i] = said[i]
-    for t in range(len(WIDTHS)):
-        rows = words_at(said[HEAD + 2 * t], said[HEAD + 2 * t + 1])
-        if n + 1 + rows.shape[0] > record.shape[0]:
-            return -1
-        record[n] = rows.shape[0] // WIDTHS[t]
-        n = append(record, n + 1, rows)
-    return append(record, n, said[LISTS:]) if n + said.shape[0] - LISTS <= record.shape[0] else -1
-
-
-@kernel
-def append(record, n, words):
-    """Append words to the n words of a record; return the new number."""
-    for i in range(words.shape[0]):
-        record[n + i] = words[i]
-    return n + words.shape[0]
-
-
-@kernel
-def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
-    """Lay a record out in the pages of a run of `words` words, to be written to pages ids[n], from
-    `page` on.
-
-    Zeros fill up the run. Its pages have the record's stamp, which shows that they belong together,
-    and which pointers to the run contain, too. A commit of one page needs none, since it identifies
-    itself.
-    """
-    room, kind = page_words - HEADER, type_word(RUN, 0, 0, 0, purpose)
-    alone = purpose == COMMIT and ids.shape[0] == 1
-    stamp = 0 if alone else (add(crc_of(record, 0, record.shape[0]) ^ ONES, birth) ^ ONES) & STAMPS
-    for i in range(ids.shape[0]):
-        begin, to = i * room, arena[i * page_words : (i + 1) * page_words]
-        ids[i] = page + i
-        to[CRC] = to[AGE] = to[HEADER - 1] = 0
-        to[STAMP] = stamp
-        to[ID], to[BIRTH], to[TYPE], to[ENTRY_COUNT] = (
-            page + i,
-            birth,
-            kind,
-            WORD * min(room, words - begin),
-        )
-        here = record[begin : begin + room]
-        for j in range(here.shape[0]):
-            to[HEADER + j] = here[j]
-        to[HEADER + here.shape[0] :] = 0
-
-
-@kernel
-def write_commit(writer, said, counting, run, page_words, seen):
-    """Update the lists of free pages by those freed and used, then write the commit's record, with
-    them, to its run.
-
-    `said` is the span of the words of the commit (see arguments.py for the rest). Return how many
-    pages were written: 0 if the writer is closed; -1 if the run is too short.
-    """
-    lists = counting.lists
-    count(counting.freed.address, counting.freed.length, counting.used, lists, counting.place)
-    words = words_at(said.address, said.length)
-    for t in range(2):
-        words[LISTS - 4 + 2 * t] = np.int64(lists.ctypes.data) + WORD * (t * lists.shape[1] + 1)
-        words[LISTS - 4 + 2 * t + 1] = lists[t, 0]
-    length = gather(words, run.record)
-    if length < 0:
-        return length
-    lay_out(
-        run.record[:length],
-        run.record.shape[0],
-        run.page,
-        run.birth,
-        COMMIT,
-        run.arena,
-        run.ids,
-        page_words,
-    )
-    mark(run.arena, run.ids, seen, page_words)
-    return write_pages(writer, run.arena, run.ids, page_words) if writer[FD] >= 0 else 0
 
 
 class Span(NamedTuple):
@@ -182,3 +97,90 @@ class Finish(NamedTuple):
     lists: Table
     place: HalfWords
     run: RecordRun
+
+
+@kernel
+def gather(said: Words, record: Words):
+    """Put a commit's words together; return how many they are, or -1 if they do not fit in
+    `record`.
+    """
+    n = HEAD
+    for i in range(HEAD):
+        record[i] = said[i]
+    for t in range(len(WIDTHS)):
+        rows = words_at(said[HEAD + 2 * t], said[HEAD + 2 * t + 1])
+        if n + 1 + rows.shape[0] > record.shape[0]:
+            return -1
+        record[n] = rows.shape[0] // WIDTHS[t]
+        n = append(record, n + 1, rows)
+    return append(record, n, said[LISTS:]) if n + said.shape[0] - LISTS <= record.shape[0] else -1
+
+
+@kernel
+def append(record: Words, n: int, words: Words):
+    """Append words to the n words of a record; return the new number."""
+    for i in range(words.shape[0]):
+        record[n + i] = words[i]
+    return n + words.shape[0]
+
+
+@kernel
+def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
+    """Lay a record out in the pages of a run of `words` words, to be written to pages ids[n], from
+    `page` on.
+
+    Zeros fill up the run. Its pages have the record's stamp, which shows that they belong together,
+    and which pointers to the run contain, too. A commit of one page needs none, since it identifies
+    itself.
+    """
+    room, kind = page_words - HEADER, type_word(RUN, 0, 0, 0, purpose)
+    alone = purpose == COMMIT and ids.shape[0] == 1
+    stamp = 0 if alone else (add(crc_of(record, 0, record.shape[0]) ^ ONES, birth) ^ ONES) & STAMPS
+    for i in range(ids.shape[0]):
+        begin, to = i * room, arena[i * page_words : (i + 1) * page_words]
+        ids[i] = page + i
+        to[CRC] = to[AGE] = to[HEADER - 1] = 0
+        to[STAMP] = stamp
+        to[ID], to[BIRTH], to[TYPE], to[ENTRY_COUNT] = (
+            page + i,
+            birth,
+            kind,
+            WORD * min(room, words - begin),
+        )
+        here = record[begin : begin + room]
+        for j in range(here.shape[0]):
+            to[HEADER + j] = here[j]
+        to[HEADER + here.shape[0] :] = 0
+
+
+@kernel
+def write_commit(
+    writer: Words, said: Span, counting: Counting, run: RecordRun, page_words: int, seen: Bytes
+):
+    """Update the lists of free pages by those freed and used, then write the commit's record, with
+    them, to its run.
+
+    `said` is the span of the words of the commit (see arguments.py for the rest). Return how many
+    pages were written: 0 if the writer is closed; -1 if the run is too short.
+    """
+    lists = counting.lists
+    count(counting.freed.address, counting.freed.length, counting.used, lists, counting.place)
+    words = words_at(said.address, said.length)
+    for t in range(2):
+        words[LISTS - 4 + 2 * t] = np.int64(lists.ctypes.data) + WORD * (t * lists.shape[1] + 1)
+        words[LISTS - 4 + 2 * t + 1] = lists[t, 0]
+    length = gather(words, run.record)
+    if length < 0:
+        return length
+    lay_out(
+        run.record[:length],
+        run.record.shape[0],
+        run.page,
+        run.birth,
+        COMMIT,
+        run.arena,
+        run.ids,
+        page_words,
+    )
+    mark(run.arena, run.ids, seen, page_words)
+    return write_pages(writer, run.arena, run.ids, page_words) if writer[FD] >= 0 else 0

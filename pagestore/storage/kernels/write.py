@@ -14,7 +14,7 @@ from pagestore.pages.layout import WORD
 from pagestore.pages.verify import stamp
 from pagestore.runtime.intrinsics import bytes_at, copy_past, fence, memcpy, pwrite
 from pagestore.runtime.kernel import kernel
-from pagestore.runtime.types import LINE
+from pagestore.runtime.types import LINE, Bytes, Words
 
 FD, MAP, PAGES, WRITTEN, OUTLET = range(5)
 
@@ -24,7 +24,7 @@ PAST = 1 << 20  # this many bytes bypass the cache, which they would fill; fewer
 
 
 @kernel
-def write_pages(page_writer, arena, ids, page_words):
+def write_pages(page_writer: Words, arena: Words, ids: Words, page_words: int):
     """Stamp the first pages of an arena and write them to ids[n], neighbours in one call, in
     pieces.
 
@@ -63,7 +63,7 @@ def write_pages(page_writer, arena, ids, page_words):
 
 
 @kernel
-def put(to, at, count, past):
+def put(to: int, at: int, count: int, past: bool):
     """Copy the bytes of some pages to the map; if `past`, bypassing the cache, so that old
     content is not loaded.
     """
@@ -75,13 +75,13 @@ def put(to, at, count, past):
 
 
 @kernel
-def is_written(written, page):
+def is_written(written: Bytes, page: int):
     """Return whether a page is written through the map."""
     return page < written.shape[0] and written[page] != 0
 
 
 @kernel
-def write_bytes(fd, address, count, offset):
+def write_bytes(fd: int, address: int, count: int, offset: int):
     """Write the bytes at an address, in pieces; return how many were written."""
     done = 0
     while done < count:

@@ -6,9 +6,11 @@ is written out greedily while more than a page's worth waits; the rest is cut ev
 """
 
 from pagestore.pages.build import ENDS, cuts, emit, entry_columns, fill
-from pagestore.pages.layout import Entries, FreshPage, Kept, ParentEntry
+from pagestore.pages.layout import Entries, FreshPage, Kept, ParentEntry, Shape
 from pagestore.pages.page import records_max
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import Table, Words
+from pagestore.trees.kernels.arguments import FreshPages, Loading
 
 # columns; of wider records as many wait as take the room of a full page of WIDE / 4 columns
 WIDE = 255
@@ -19,7 +21,7 @@ USED, TAKEN, UNSORTED = range(3)
 
 
 @kernel
-def load_records(shape, records, pages, last, loading):
+def load_records(shape: Shape, records: Table, pages: FreshPages, last: Words, loading: Loading):
     """Take in records[C, n] from progress[TAKEN] on; stops when the arena is full (see
     arguments.py).
 
@@ -50,7 +52,7 @@ def load_records(shape, records, pages, last, loading):
 
 
 @kernel
-def ascending(records, keys, lo, hi, last, started, room):
+def ascending(records: Table, keys: int, lo: int, hi: int, last: Words, started: bool, room: Words):
     """Return the first of records lo..hi that is not above the one before it, `last` for the first;
     hi if all are.
 
@@ -78,7 +80,7 @@ def ascending(records, keys, lo, hi, last, started, room):
 
 
 @kernel
-def spill(shape, pages, loading):
+def spill(shape: Shape, pages: FreshPages, loading: Loading):
     """Write one page from every level that has two pages' worth of entries waiting."""
     node, sizes, page_words = loading.node, loading.sizes, pages.page_words
     level = 0
@@ -109,7 +111,7 @@ def spill(shape, pages, loading):
 
 
 @kernel
-def waiting_max(page_words, columns):
+def waiting_max(page_words: int, columns: int):
     """Return how many entries of `columns` columns may wait beyond a full page."""
     return (
         records_max(page_words)
@@ -119,13 +121,13 @@ def waiting_max(page_words, columns):
 
 
 @kernel
-def filled(page_words):
+def filled(page_words: int):
     """Return the words of a page without its spare part."""
     return page_words - page_words // SPARE
 
 
 @kernel
-def put(shape, pages, level, lo, hi, loading):
+def put(shape: Shape, pages: FreshPages, level: int, lo: int, hi: int, loading: Loading):
     """Write entries lo..hi of a level as one page, and append its entry to the level above."""
     node, sizes, used, page_words = (
         loading.node,
@@ -141,7 +143,7 @@ def put(shape, pages, level, lo, hi, loading):
 
 
 @kernel
-def finish_level(shape, pages, level, loading):
+def finish_level(shape: Shape, pages: FreshPages, level: int, loading: Loading):
     """Write the entries waiting on a level, cut evenly, from its page progress[TAKEN] on; when
     done, none waits.
     """

@@ -21,8 +21,8 @@ from pagestore.pages.page import bits, column, columns_of, field, word_from
 from pagestore.pages.verify import child, columns_at, enter
 from pagestore.runtime.intrinsics import prefetch
 from pagestore.runtime.kernel import kernel
-from pagestore.runtime.types import LINE
-from pagestore.trees.kernels.arguments import FoldWords
+from pagestore.runtime.types import LINE, MappedWords, Table, Words
+from pagestore.trees.kernels.arguments import CountedTree, FoldWords, TreeRef
 from pagestore.trees.kernels.folds import fold_before, select
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 
@@ -34,7 +34,7 @@ PARTS = 4
 
 
 @kernel
-def start_delta(old, new, state):
+def start_delta(old: TreeRef, new: TreeRef, state: Table):
     """Open both roots, unless they are the same page.  Returns 1, or ``-page_id``."""
     state[:, :] = 0
     for tree, side in ((old, state[0]), (new, state[1])):
@@ -53,7 +53,7 @@ def start_delta(old, new, state):
 
 
 @kernel
-def open_page(words, page_words, page, side):
+def open_page(words: MappedWords, page_words: int, page: int, side: Words):
     """Go down one level, to the first entry of a verified page."""
     side[LEVEL] -= 1
     at = STACK + 3 * side[LEVEL]
@@ -67,7 +67,7 @@ def open_page(words, page_words, page, side):
 
 
 @kernel
-def step(side, n):
+def step(side: Words, n: int):
     """Move past the head and the n - 1 entries after it in its page; up if the page is
     exhausted.
     """
@@ -82,7 +82,7 @@ def step(side, n):
 
 
 @kernel
-def compare(words, old, new, columns):
+def compare(words: MappedWords, old: Words, new: Words, columns: int):
     """Compare the heads as tuples of their first columns; return the sign of the difference."""
     a = STACK + 3 * old[LEVEL]
     b = STACK + 3 * new[LEVEL]
@@ -95,7 +95,7 @@ def compare(words, old, new, columns):
 
 
 @kernel
-def equal_run(words, page_words, old, new, keys, columns):
+def equal_run(words: MappedWords, page_words: int, old: Words, new: Words, keys: int, columns: int):
     """Count the entries of the heads' pages that are equal from the heads on: children, or records
     by column.
 
@@ -117,7 +117,7 @@ def equal_run(words, page_words, old, new, keys, columns):
 
 
 @kernel
-def equal_children(words, old, new, keys, skip):
+def equal_children(words: MappedWords, old: Words, new: Words, keys: int, skip: int):
     """Count the children of the heads' pages, from `skip` after the heads on, that are the same
     pages.
     """
@@ -129,7 +129,7 @@ def equal_children(words, old, new, keys, skip):
 
 
 @kernel
-def equal_values(words, page, slot, other, place, c, n):
+def equal_values(words: MappedWords, page: int, slot: int, other: int, place: int, c: int, n: int):
     """Count how many of n values of column c are equal from two slots of two pages on."""
     base, start, width = column(words, page, c)
     other_base, other_start, other_width = column(words, other, c)
@@ -148,7 +148,7 @@ def equal_values(words, page, slot, other, place, c, n):
 
 
 @kernel
-def equal_bits(words, a, b, n):
+def equal_bits(words: MappedWords, a: int, b: int, n: int):
     """Count how many of n bits are equal from bits a and b on; tests a BLOCK of words at once."""
     x, y, left, right = a >> 6, b >> 6, a & 63, b & 63
     i = 0
@@ -175,7 +175,9 @@ def equal_bits(words, a, b, n):
 
 
 @kernel
-def report(words, side, action, columns, actions, out, n):
+def report(
+    words: MappedWords, side: Words, action: int, columns: int, actions: Words, out: Table, n: int
+):
     at = STACK + 3 * side[LEVEL]
     actions[n] = action
     for c in range(columns):
@@ -184,7 +186,7 @@ def report(words, side, action, columns, actions, out, n):
 
 
 @kernel
-def next_changes(tree, columns, state, actions, out):
+def next_changes(tree: TreeRef, columns: int, state: Table, actions: Words, out: Table):
     """Fill actions[n] and out[C, n] with the next changes in key order; `tree` is either one.
 
     Returns how many; 0 when there are no more, ``-page_id`` for a corrupt page.  A changed value is
@@ -232,7 +234,7 @@ def next_changes(tree, columns, state, actions, out):
 
 
 @kernel
-def order_of_heads(words, old, new, keys):
+def order_of_heads(words: MappedWords, old: Words, new: Words, keys: int):
     """Compare the heads' keys as `compare` does; a side that has ended comes last."""
     if old[LEVEL] < 0:
         return 1
@@ -240,7 +242,7 @@ def order_of_heads(words, old, new, keys):
 
 
 @kernel
-def look_ahead(words, page_words, keys, old, new):
+def look_ahead(words: MappedWords, page_words: int, keys: int, old: Words, new: Words):
     """Note which two leaves after the heads are compared next."""
     same = equal_children(words, old, new, keys, 1)
     for side in (old, new):
@@ -249,7 +251,7 @@ def look_ahead(words, page_words, keys, old, new):
 
 
 @kernel
-def prefetch_part(words, page_words, side):
+def prefetch_part(words: MappedWords, page_words: int, side: Words):
     """Prefetch one more part of the next leaf."""
     at, part = side[AHEAD], page_words // PARTS
     if at:
@@ -263,7 +265,9 @@ RANK, STOP, MISSING, PROBES = range(4)
 
 
 @kernel
-def next_missing(whole, part, key, acc, state, out):
+def next_missing(
+    whole: CountedTree, part: CountedTree, key: Words, acc: Words, state: Words, out: Table
+):
     """Fill out[C, n] with the next records of T outside S, from rank state[RANK] to state[STOP].
 
     state[MISSING] counts the missing ones before state[RANK]; key[keys] and acc[acc_words(F)] are
@@ -296,7 +300,7 @@ def next_missing(whole, part, key, acc, state, out):
 
 
 @kernel
-def gallop_missing(whole, part, key, acc, state):
+def gallop_missing(whole: CountedTree, part: CountedTree, key: Words, acc: Words, state: Words):
     """Return ranks low and high with the next missing record in low..high; high is 0 at the end,
     or ``-page_id``.
     """
@@ -316,7 +320,9 @@ def gallop_missing(whole, part, key, acc, state):
 
 
 @kernel
-def missing_before(whole, part, i, key, acc, state):
+def missing_before(
+    whole: CountedTree, part: CountedTree, i: int, key: Words, acc: Words, state: Words
+):
     """Return how many of the first i records of T are not in S, at least 0 where S is not a
     subset; or ``-page_id``.
     """
@@ -333,7 +339,7 @@ def missing_before(whole, part, i, key, acc, state):
 
 
 @kernel
-def rank_below(counted, key, acc):
+def rank_below(counted: CountedTree, key: Words, acc: Words):
     """Return how many records of a tree are below a whole key; or ``-page_id``."""
     folds, row = counted.scans.shape[0], counted.row
     if counted.tree.height == 0:

@@ -28,6 +28,7 @@ from pagestore.pages.page import child_slot, field, locate, unpack
 from pagestore.pages.verify import child, columns_at, enter
 from pagestore.runtime.intrinsics import borrowed
 from pagestore.runtime.kernel import allocating, kernel
+from pagestore.runtime.types import Flags, MappedWords, Table, Words
 from pagestore.trees.kernels.arguments import TreeRef
 
 LEAF_PAGE, LEAF_SLOT, LEAF_ENTRIES, PATH = range(4)
@@ -39,20 +40,20 @@ ROOT, HEIGHT, KEYS, VALUES, TREE_ID, TREE_WORDS = range(6)
 
 
 @kernel
-def tree_at(pages, words, o):
+def tree_at(pages: Pages, words: Words, o: int):
     """Return the TreeRef of the tree whose ROOT, HEIGHT and KEYS begin at words[o]."""
     return TreeRef(pages, words[o + ROOT], words[o + HEIGHT], words[o + KEYS])
 
 
 @kernel
-def root_of(tree):
+def root_of(tree: TreeRef):
     """Return the first word of the root, verified; or ``-page_id``."""
     level = tree.height - 1
     return enter(tree.pages, tree.root, level, columns_at(tree.root, tree.keys, level))
 
 
 @kernel
-def child_of(tree, page, slot, level):
+def child_of(tree: TreeRef, page: int, slot: int, level: int):
     """Return the first word of the child at a slot of an index page, which is of `level`,
     verified; or ``-page_id``.
     """
@@ -60,7 +61,7 @@ def child_of(tree, page, slot, level):
 
 
 @kernel
-def seek(tree, key, m, cursors, o):
+def seek(tree: TreeRef, key: Words, m: int, cursors: Words, o: int):
     """Move to the first record whose first m columns are at least ``key[:m]``.
 
     Returns 1 on a record, 0 at the end, ``-page_id`` for a corrupt page.  O(height * log page).
@@ -72,7 +73,7 @@ def seek(tree, key, m, cursors, o):
 
 
 @kernel
-def descend(tree, page, level, key, m, cursors, o):
+def descend(tree: TreeRef, page: int, level: int, key: Words, m: int, cursors: Words, o: int):
     """Go down from a page to the lower bound of ``key[:m]``, stepping into the next leaf if need
     be.
     """
@@ -95,7 +96,7 @@ def descend(tree, page, level, key, m, cursors, o):
 
 
 @kernel
-def next_leaf(tree, cursors, o):
+def next_leaf(tree: TreeRef, cursors: Words, o: int):
     """Move to the first record of the next leaf; status as for `seek`."""
     level = 1
     while level < tree.height:
@@ -110,7 +111,7 @@ def next_leaf(tree, cursors, o):
 
 
 @kernel
-def leftmost(tree, page, level, cursors, o):
+def leftmost(tree: TreeRef, page: int, level: int, cursors: Words, o: int):
     """Go down to the first record below a page of the given level."""
     while level > 0 and page > 0:
         cursors[o + PATH + 2 * level - 2] = page
@@ -126,7 +127,7 @@ def leftmost(tree, page, level, cursors, o):
 
 
 @kernel
-def first(tree, cursors, o):
+def first(tree: TreeRef, cursors: Words, o: int):
     """Move to the first record of a tree; status as for `seek`."""
     cursors[o + LEAF_PAGE] = AT_END
     if tree.height == 0:
@@ -135,7 +136,7 @@ def first(tree, cursors, o):
 
 
 @kernel
-def forward(tree, key, m, cursors, o):
+def forward(tree: TreeRef, key: Words, m: int, cursors: Words, o: int):
     """Move on, beyond the current leaf, to the first record at or after ``key[:m]``; status as for
     `seek`.
 
@@ -159,7 +160,7 @@ def forward(tree, key, m, cursors, o):
 
 
 @kernel
-def above(words, page, slot, key, m):
+def above(words: MappedWords, page: int, slot: int, key: Words, m: int):
     """Return whether the first m columns of the entry's key are above ``key[:m]``."""
     for c in range(m):
         value = field(words, page, c, slot)
@@ -169,7 +170,7 @@ def above(words, page, slot, key, m):
 
 
 @kernel
-def before(tree, key, m):
+def before(tree: TreeRef, key: Words, m: int):
     """Return (page, slot) of the last record whose first m columns are below ``key[:m]``, or of the
     last one if m is 0.
 
@@ -194,14 +195,16 @@ def before(tree, key, m):
 
 
 @kernel
-def borrowed_tree(tree):
+def borrowed_tree(tree: TreeRef):
     """Return the tree over borrowed arrays."""
     pages = Pages(borrowed(tree.pages.words), borrowed(tree.pages.seen), tree.pages.page_words)
     return TreeRef(pages, tree.root, tree.height, tree.keys)
 
 
 @allocating
-def find_neighbours(tree, columns, places, backward, found, out):
+def find_neighbours(
+    tree: TreeRef, columns: int, places: Table, backward: int, found: Flags, out: Table
+):
     """Find for each of places[m, n] the record at or after it, or if `backward` the one before it:
     found[n], out[C, n].
 
@@ -232,7 +235,7 @@ def find_neighbours(tree, columns, places, backward, found, out):
 
 
 @allocating
-def count_prefixes(tree, wanted, most, counts):
+def count_prefixes(tree: TreeRef, wanted: Table, most: int, counts: Words):
     """Count the records, up to `most`, that start with each of wanted[m, n].  Returns 1, or
     ``-page_id``.
 
@@ -273,7 +276,7 @@ def count_prefixes(tree, wanted, most, counts):
 
 
 @kernel
-def starts_with(words, cursor, key, m):
+def starts_with(words: MappedWords, cursor: Words, key: Words, m: int):
     for c in range(m):
         if field(words, cursor[LEAF_PAGE], c, cursor[LEAF_SLOT]) != key[c]:
             return False
@@ -281,7 +284,7 @@ def starts_with(words, cursor, key, m):
 
 
 @kernel
-def read_range(tree, columns, stop, stop_m, cursor, out):
+def read_range(tree: TreeRef, columns: Words, stop: Words, stop_m: int, cursor: Words, out: Table):
     """Decode records from a cursor (see `cursor.seek`) on, up to key ``stop[:stop_m]``, into out[C,
     n].
 
@@ -309,7 +312,7 @@ def read_range(tree, columns, stop, stop_m, cursor, out):
 
 
 @allocating
-def tree_pages(tree, out):
+def tree_pages(tree: TreeRef, out: Words):
     """Write the page ids of a tree, root first, to `out`; return how many there are (or
     ``-page_id``).
 

@@ -17,12 +17,13 @@ nothing.
 """
 
 from pagestore.pages.build import ENDS, KEY, RECORD, entry_columns
-from pagestore.pages.layout import ENTRY_COUNT
+from pagestore.pages.layout import ENTRY_COUNT, Pages, Shape
 from pagestore.pages.page import child_slot, field, lower, run_end
 from pagestore.pages.verify import child, enter
 from pagestore.runtime.intrinsics import prefetch
 from pagestore.runtime.kernel import kernel
-from pagestore.runtime.types import LINE
+from pagestore.runtime.types import LINE, MappedWords, Table, Words
+from pagestore.trees.kernels.arguments import Changes, Edits, Output, Part, Run, TreeRef
 from pagestore.trees.kernels.node_buffer import (
     ADD,
     AHEAD,
@@ -67,7 +68,9 @@ reserved = kernel(reserve_of)
 
 
 @kernel
-def apply_edits(tree, shape, edits, part, output, delta, run):
+def apply_edits(
+    tree: TreeRef, shape: Shape, edits: Edits, part: Part, output: Output, delta: Changes, run: Run
+):
     """Run the batch; `run.tally` then has the status, the pointer to the new root, its height, and
     what was used.
 
@@ -97,7 +100,9 @@ def apply_edits(tree, shape, edits, part, output, delta, run):
 
 
 @kernel
-def go_below(pages, shape, top, edits, output, delta, run):
+def go_below(
+    pages: Pages, shape: Shape, top: int, edits: Edits, output: Output, delta: Changes, run: Run
+):
     """Apply the edits below the root, until the root's new entries are complete."""
     walk, tally = run.walk, run.tally
     level = top
@@ -143,7 +148,7 @@ def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
 
 
 @kernel
-def cut_edits(tree, edits, page_edits, cuts):
+def cut_edits(tree: TreeRef, edits: Table, page_edits: int, cuts: Table):
     """Cut a batch where entries of the root begin, into parts of about equal work.
 
     Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends;
@@ -182,7 +187,7 @@ def cut_edits(tree, edits, page_edits, cuts):
 
 
 @kernel
-def stop_if_short(output, walk, tally):
+def stop_if_short(output: Output, walk: Table, tally: Words):
     """Take no more edits once arena or dead list have only the room that finishing needs."""
     if (
         tally[USED] + output.reserve > output.ids.shape[0]
@@ -192,7 +197,7 @@ def stop_if_short(output, walk, tally):
 
 
 @kernel
-def descend(pages, shape, edits, level, run):
+def descend(pages: Pages, shape: Shape, edits: Table, level: int, run: Run):
     """Copy the children without edits and enter the next one with edits; return False if there
     is none.
     """
@@ -244,7 +249,7 @@ def child_of_edit(words, page, keys, edits, e, slot, level, node, walk):
 
 
 @kernel
-def merge_leaf(words, shape, edits, delta, run):
+def merge_leaf(words: MappedWords, shape: Shape, edits: Edits, delta: Changes, run: Run):
     """Append the current leaf, with its edits applied, to the buffer of level 0.
 
     Records between two effective edits move as column runs.  A leaf whose edits change nothing
@@ -308,7 +313,9 @@ def report(action, words, page, slot, columns, delta, tally):
 
 
 @kernel
-def report_buffer(action, buffer, slot, columns, delta, tally):
+def report_buffer(
+    action: int, buffer: Table, slot: int, columns: int, delta: Changes, tally: Words
+):
     """Append a record of a buffer to the effective delta."""
     d = tally[DELTA]
     delta.actions[d] = action
@@ -343,7 +350,7 @@ def new_values(words, page, slot, stored, keys, values, action, edits, e, record
 
 
 @kernel
-def differs(words, page, slot, record, lo, hi):
+def differs(words: MappedWords, page: int, slot: int, record: Words, lo: int, hi: int):
     """Return whether a stored record differs from another in columns lo to hi."""
     for c in range(lo, hi):
         if field(words, page, c, slot) != record[c]:
@@ -352,7 +359,9 @@ def differs(words, page, slot, record, lo, hi):
 
 
 @kernel
-def follow(words, page, keys, edits, first, e, at, ends):
+def follow(
+    words: MappedWords, page: int, keys: int, edits: Table, first: int, e: int, at: int, ends: Words
+):
     """Return the first entry from `at` on that is not below the key of edit e, and whether it
     equals it.
 

@@ -23,16 +23,19 @@ calls than the calls take. `trees/edit.py` prepares all this for a host's kernel
 from pagestore.pages.layout import Pages, Shape
 from pagestore.pages.verify import mark
 from pagestore.runtime.kernel import function_pointer, kernel
-from pagestore.runtime.types import Table, Tables
+from pagestore.runtime.types import Flags, Table, Tables, Words
 from pagestore.sorting.codes import merge_order
 from pagestore.storage.kernels.write import FD, write_pages
 from pagestore.trees.kernels import node_buffer
 from pagestore.trees.kernels.arguments import (
     Changes,
     Edits,
+    FlushRoom,
     IndexedTrees,
     Output,
+    PageAccounts,
     Part,
+    Queues,
     Reordering,
     Room,
     Run,
@@ -127,7 +130,7 @@ def apply_and_write(
 
 
 @kernel
-def total(tallies, word):
+def total(tallies: Table, word: int):
     """Return the sum of one word of the tallies."""
     found = 0
     for t in range(tallies.shape[0]):
@@ -136,7 +139,7 @@ def total(tallies, word):
 
 
 @kernel
-def moved(keys, columns, places, n, delta, reordering):
+def moved(keys: int, columns: int, places: Words, n: int, delta: Table, reordering: Reordering):
     """Make edits of a permuted index out of a delta.
 
     Writes their actions to moving[1, 0], their rows to moving[1, 1:], sorted and one a key; returns
@@ -155,7 +158,7 @@ def moved(keys, columns, places, n, delta, reordering):
 
 
 @kernel
-def compose(keys, columns, fresh, actions, edits):
+def compose(keys: int, columns: int, fresh: Flags, actions: Words, edits: Table):
     """Fold edits[C, n], stably sorted by key, in place; `fresh` marks the first edit of each key.
 
     Returns how many remain, -1 - i for an edit i that adds to a key that the batch also sets, or
@@ -226,7 +229,9 @@ CHANGES = node_buffer.DELTA  # the word of a tally with the number of rows of `d
 
 
 @kernel
-def flush_queue(pages, accounts, queues, room, apply, g):
+def flush_queue(
+    pages: Pages, accounts: PageAccounts, queues: Queues, room: FlushRoom, apply: int, g: int
+):
     """Flush the queue of group g (see arguments.py); return whether it was done; if not, nothing is
     changed.
 
@@ -285,7 +290,7 @@ def flush_queue(pages, accounts, queues, room, apply, g):
 
 
 @kernel
-def note_pages(accounts, used, dead):
+def note_pages(accounts: PageAccounts, used: int, dead: Table):
     """Note the number of pages written, and the pages replaced."""
     taken, retired = accounts.taken, accounts.retired
     for i in range(dead.shape[0]):

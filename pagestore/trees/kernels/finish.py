@@ -13,9 +13,10 @@ out here, too.
 
 import numpy as np
 
-from pagestore.pages.layout import BIRTH_AT, CRC, PAGE_MASK, WORD
+from pagestore.pages.layout import BIRTH_AT, CRC, PAGE_MASK, WORD, Pages
 from pagestore.runtime.intrinsics import words_at
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import Table, Words
 from pagestore.storage.kernels.record import (
     ALONE,
     BRANCH,
@@ -54,14 +55,16 @@ from pagestore.storage.kernels.record import (
     write_commit,
 )
 from pagestore.storage.kernels.write import FD
-from pagestore.trees.kernels.arguments import PageAccounts
+from pagestore.trees.kernels.arguments import FlushRoom, PageAccounts, Queues
 from pagestore.trees.kernels.cursor import HEIGHT, ROOT, TREE_ID
 from pagestore.trees.kernels.edit_groups import CHANGES, GONE, MADE, NEWEST, OLDEST, flush_queue
 from pagestore.trees.kernels.node_buffer import ALL, GAIN
 
 
 @kernel
-def flush_and_finish(pages, accounts, queues, room, apply, g):
+def flush_and_finish(
+    pages: Pages, accounts: PageAccounts, queues: Queues, room: FlushRoom, apply: int, g: int
+):
     """Flush the queue of group g, then finish the commit; return whether the queue was flushed."""
     accounts = begin_commit(accounts, queues)
     if not flush_queue(pages, accounts, queues, room, apply, g):
@@ -71,7 +74,7 @@ def flush_and_finish(pages, accounts, queues, room, apply, g):
 
 
 @kernel
-def begin_commit(accounts, queues):
+def begin_commit(accounts: PageAccounts, queues: Queues):
     """Return the accounts of the next commit of a series, laying out what is known of its
     record; others as given.
     """
@@ -102,7 +105,7 @@ def begin_commit(accounts, queues):
 
 
 @kernel
-def lay_out_next(said, state, page, words):
+def lay_out_next(said: Words, state: Words, page: int, words: int):
     """Change the words of a commit to those of the next, whose record is a page of `words`
     words.
     """
@@ -120,7 +123,7 @@ def lay_out_next(said, state, page, words):
 
 
 @kernel
-def finish_commit(pages, accounts, queues):
+def finish_commit(pages: Pages, accounts: PageAccounts, queues: Queues):
     """Write the record of the commit, unless it was not laid out or does not fit; `finish.state`
     says what was done.
 
@@ -155,7 +158,7 @@ def finish_commit(pages, accounts, queues):
 
 
 @kernel
-def is_plain(accounts, queues):
+def is_plain(accounts: PageAccounts, queues: Queues):
     """Return whether the dead list is the pages replaced, and no tree changed whose rows Python
     checks.
     """
@@ -169,13 +172,13 @@ def is_plain(accounts, queues):
 
 
 @kernel
-def set_list(said, number, address, length):
+def set_list(said: Words, number: int, address: int, length: int):
     """Say where a list of the commit is."""
     said[HEAD + 2 * number], said[HEAD + 2 * number + 1] = address, length
 
 
 @kernel
-def place_roots(trees, tallies, roots, n):
+def place_roots(trees: Table, tallies: Table, roots: Words, n: int):
     """Bring n rows (tree, root, height and birth, count) up to date with the trees that changed;
     return how many.
     """
@@ -197,7 +200,7 @@ def place_roots(trees, tallies, roots, n):
 
 
 @kernel
-def list_extents(pages, extents, n):
+def list_extents(pages: Words, extents: Words, n: int):
     """Append ascending pages as rows (first, count) to n words of them; return how many words
     these are then.
     """
@@ -211,7 +214,7 @@ def list_extents(pages, extents, n):
 
 
 @kernel
-def sum_of_checksums(pages, ids):
+def sum_of_checksums(pages: Pages, ids: Words):
     """Return the sum of the checksums of pages."""
     total = 0
     for page in ids:
@@ -220,7 +223,7 @@ def sum_of_checksums(pages, ids):
 
 
 @kernel
-def length_of(finish, made):
+def length_of(finish: Finish, made: int):
     """Return how many words the record has at most."""
     said = finish.said
     words = (

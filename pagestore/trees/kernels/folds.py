@@ -26,7 +26,7 @@ from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.pages.verify import child, columns_at, enter
 from pagestore.runtime.intrinsics import prefetch, words_at
 from pagestore.runtime.kernel import function_pointer, inlined, kernel
-from pagestore.runtime.types import LINE, Table, Words
+from pagestore.runtime.types import LINE, MappedWords, Table, Tables, Words
 from pagestore.trees.kernels.arguments import Bounds, FoldWords, TreeRef
 from pagestore.trees.kernels.lookup import (
     EQUAL,
@@ -46,12 +46,12 @@ PROBES = 32  # parts of a leaf's keys; five halvings probe at their ends
 
 
 @kernel
-def acc_words(folds):
+def acc_words(folds: int):
     return 2 * folds + 2
 
 
 @kernel
-def take(scans, first, end, acc):
+def take(scans: Table, first: int, end: int, acc: Words):
     """Combine the fold in the spare words into the accumulator."""
     folds = scans.shape[0]
     if acc[2 * folds]:
@@ -79,14 +79,14 @@ def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
 
 
 @inlined
-def is_plain(scans, first, end):
+def is_plain(scans: Table, first: int, end: int):
     """Return whether a scan is COUNT, SUM, MIN or MAX of one column."""
     op = scans[first, 0]
     return op <= MAX and end == first + 1 + (op == SUM)
 
 
 @inlined
-def scan_header(words, page, end):
+def scan_header(words: MappedWords, page: int, end: int):
     """Return the word that locates a page's ScanTree; 0 for none, and for one without the fold
     words before `end`.
     """
@@ -94,7 +94,7 @@ def scan_header(words, page, end):
 
 
 @inlined
-def parts(words, page, end, lo, hi):
+def parts(words: MappedWords, page: int, end: int, lo: int, hi: int):
     """Split entries lo..hi into entries lo..a, leaves i..j of the ScanTree and entries b..hi.
 
     Returns (area, depth, i, a, j, b); without whole leaves i = j and a = b = hi.
@@ -164,7 +164,7 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
 
 
 @inlined
-def put_plain(op, flip, low, middle, high, first, acc):
+def put_plain(op: int, flip: int, low: int, middle: int, high: int, first: int, acc: Words):
     """Put a fold that was kept in registers into `acc`: a count, a sum of two words, or an
     extreme.
     """
@@ -178,7 +178,9 @@ def put_plain(op, flip, low, middle, high, first, acc):
 
 
 @inlined
-def folded_narrow(words, op, base, start, width, flip, at, stop):
+def folded_narrow(
+    words: MappedWords, op: int, base: int, start: int, width: int, flip: int, at: int, stop: int
+):
     """Fold entries at..stop of a narrow column, one load each: a sum by halves and its high
     words, or a maximum.
     """
@@ -228,7 +230,7 @@ def folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high):
 
 
 @inlined
-def added(op, value, top, low, middle, high):
+def added(op: int, value: int, top: int, low: int, middle: int, high: int):
     """Add a word and its high word to a fold of COUNT or SUM in halves, or to a MIN or MAX in
     `low`.
     """
@@ -248,7 +250,7 @@ def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
 
 
 @inlined
-def leaf_behind(words, page, area, entries, depth, slot):
+def leaf_behind(words: MappedWords, page: int, area: int, entries: int, depth: int, slot: int):
     """Return the first leaf of a ScanTree that starts at or after `slot`, and its start;
     searches from an even cut.
     """
@@ -265,7 +267,7 @@ def leaf_behind(words, page, area, entries, depth, slot):
 
 
 @inlined
-def leaf_before(words, page, area, entries, depth, slot):
+def leaf_before(words: MappedWords, page: int, area: int, entries: int, depth: int, slot: int):
     """Return the last leaf (or L) of a ScanTree that starts at or before `slot`, and its start."""
     if slot == entries:
         return 1 << depth, entries
@@ -303,7 +305,9 @@ def fold_nodes(words, page, area, scans, first, end, left, right, acc):
 
 
 @kernel
-def take_node(words, page, area, scans, first, end, k, acc):
+def take_node(
+    words: MappedWords, page: int, area: int, scans: Table, first: int, end: int, k: int, acc: Words
+):
     """Combine the stored fold of node k into the accumulator."""
     folds = scans.shape[0]
     for f in range(first, end):
@@ -313,7 +317,9 @@ def take_node(words, page, area, scans, first, end, k, acc):
 
 
 @kernel
-def fold_intervals(tree, folds, bounds, out, full, work):
+def fold_intervals(
+    tree: TreeRef, folds: FoldWords, bounds: Bounds, out: Table, full: Words, work: Words
+):
     """Fold the records of n intervals, bounds.words[:low, i] <= key < bounds.words[:high, n + i]
     (see arguments.py).
 
@@ -369,13 +375,11 @@ def fold_intervals(tree, folds, bounds, out, full, work):
     return acc[2 * scans.shape[0] + 1]
 
 
-fold_intervals_at = function_pointer(
-    fold_intervals, TreeRef, FoldWords, Bounds, Table, Words, Words
-)
+fold_intervals_at = function_pointer(fold_intervals)
 
 
 @kernel
-def fold_one(room, low, high):
+def fold_one(room: int, low: int, high: int):
     """Fold one interval like `fold_intervals`, with everything in one array at address `room`.
 
     It holds the numbers of a look-up (see `lookup.find_record`), then keys, first, end, F and the
@@ -398,7 +402,7 @@ def fold_one(room, low, high):
 
 
 @inlined
-def prefetch_column(words, page, c, slot):
+def prefetch_column(words: MappedWords, page: int, c: int, slot: int):
     """Prefetch what folding a leaf from a slot on, or up to it, reads of column c."""
     _, start, width = column(words, page, c)
     around = start + (slot * width >> 6)
@@ -407,7 +411,7 @@ def prefetch_column(words, page, c, slot):
 
 
 @inlined
-def prefetch_leaf(words, page, page_words, folded, few):
+def prefetch_leaf(words: MappedWords, page: int, page_words: int, folded: bool, few: bool):
     """Prefetch what is read of a leaf next: its ScanTree, and of few leaves the keys that
     halving probes.
     """
@@ -423,7 +427,7 @@ def prefetch_leaf(words, page, page_words, folded, few):
 
 
 @kernel
-def work_words(folds, n):
+def work_words(folds: int, n: int):
     """Return the words of scratch of `fold_intervals`: accumulator, keys of a group, their
     place, paths.
     """
@@ -467,7 +471,7 @@ def descend_many(tree, end, m, bounds, group, at, folded, place, ways):
 
 
 @kernel
-def folded_root(tree, end):
+def folded_root(tree: TreeRef, end: int):
     """Return the root like `root_of`, after verifying that the fold words before `end` can be
     read.
     """
@@ -476,7 +480,7 @@ def folded_root(tree, end):
 
 
 @kernel
-def folded_child(tree, end, page, slot, level):
+def folded_child(tree: TreeRef, end: int, page: int, slot: int, level: int):
     """Return a child like `child_of`, after verifying that the fold words before `end` can be
     read.
     """
@@ -484,13 +488,13 @@ def folded_child(tree, end, page, slot, level):
 
 
 @kernel
-def columns_folded(tree, end, level):
+def columns_folded(tree: TreeRef, end: int, level: int):
     """Return how many columns of the pages of a level are read to fold the words before `end`."""
     return tree.keys + 1 + end if level else columns_at(tree.root, tree.keys, 0)
 
 
 @kernel
-def fold_between(tree, folds, ways, lower, upper, acc):
+def fold_between(tree: TreeRef, folds: FoldWords, ways: Tables, lower: int, upper: int, acc: Words):
     """Fold what lies between two paths: up along the lower one to where they part, then down along
     the upper one.
 
@@ -516,7 +520,7 @@ def fold_between(tree, folds, ways, lower, upper, acc):
 
 
 @kernel
-def fold_before(tree, folds, key, m, acc):
+def fold_before(tree: TreeRef, folds: FoldWords, key: Words, m: int, acc: Words):
     """Fold all records of a tree, not an empty one, that are before the upper bound, on the way
     down.
     """
@@ -536,7 +540,7 @@ def fold_before(tree, folds, key, m, acc):
 
 
 @kernel
-def select(tree, count_row, rank):
+def select(tree: TreeRef, count_row: int, rank: int):
     """Return (page, slot) of the record with `rank` records before it, by its count folds; or
     (``-page_id``, 0).
     """
@@ -555,7 +559,7 @@ def select(tree, count_row, rank):
 
 
 @kernel
-def go_down(words, page, c, row, rank):
+def go_down(words: MappedWords, page: int, c: int, row: int, rank: int):
     """Return the entry that holds a rank, and the rank within it: down the ScanTree of a row, then
     along column c.
 
@@ -586,7 +590,7 @@ def go_down(words, page, c, row, rank):
 
 
 @kernel
-def select_records(tree, columns, count_row, ranks, out):
+def select_records(tree: TreeRef, columns: int, count_row: int, ranks: Words, out: Table):
     """Write the records of ranks[n], all within the tree, to out[C, n].  Returns 1 or
     ``-page_id``.  O(n log count).
     """
@@ -600,7 +604,7 @@ def select_records(tree, columns, count_row, ranks, out):
 
 
 @kernel
-def find_weighted(tree, columns, row, weight, ranks, out):
+def find_weighted(tree: TreeRef, columns: int, row: int, weight: int, ranks: Words, out: Table):
     """Select like `select_records`, a record counting as often as its column `weight`, which
     scan `row` sums, says.
     """

@@ -13,13 +13,14 @@ from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.pages.verify import child, enter
 from pagestore.runtime.intrinsics import borrowed
 from pagestore.runtime.kernel import allocating, kernel
+from pagestore.runtime.types import MappedWords, Table, Words
 from pagestore.trees.kernels.arguments import IntervalTree
 from pagestore.trees.kernels.cursor import borrowed_tree
 from pagestore.trees.kernels.folds import leaf_before, scan_header
 
 
 @allocating
-def stab_points(index, points, out, visits):
+def stab_points(index: IntervalTree, points: Table, out: Table, visits: Words):
     """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key
     order.
 
@@ -47,7 +48,7 @@ def stab_points(index, points, out, visits):
 
 
 @kernel
-def upper_bound(words, page, key, m):
+def upper_bound(words: MappedWords, page: int, key: Words, m: int):
     """Return the first entry whose first m columns are above ``key[:m]``."""
     lo = 0
     hi = words[page + ENTRY_COUNT]
@@ -75,7 +76,7 @@ def upper_bound(words, page, key, m):
 
 
 @kernel
-def stab(index, key, x, path, out, n, visits):
+def stab(index: IntervalTree, key: Words, x: int, path: Table, out: Table, n: int, visits: Words):
     """Stab one point: depth-first over the children that can match; `out` has `n` records
     already.
     """
@@ -122,7 +123,9 @@ def matches(words, page, columns, alphas, row, key, x, end, out, n, visits):
 
 
 @kernel
-def next_reaching(words, page, c, row, slot, end, x, visits):
+def next_reaching(
+    words: MappedWords, page: int, c: int, row: int, slot: int, end: int, x: int, visits: Words
+):
     """Return the first entry in [slot, end) whose column c is at least x, else `end`; O(log B)
     by the ScanTree.
     """
@@ -157,7 +160,7 @@ def next_reaching(words, page, c, row, slot, end, x, visits):
 
 
 @kernel
-def along(words, page, c, slot, end, x, visits):
+def along(words: MappedWords, page: int, c: int, slot: int, end: int, x: int, visits: Words):
     """Return the first entry in [slot, end) whose column c is at least x, else `end`; one by
     one.
     """

@@ -21,7 +21,7 @@ from pagestore.runtime.intrinsics import (
     words_at,
 )
 from pagestore.runtime.kernel import inlined, kernel
-from pagestore.runtime.types import LINE
+from pagestore.runtime.types import LINE, MappedWords, Table, Words
 from pagestore.trees.kernels.arguments import TreeRef
 from pagestore.trees.kernels.cursor import above, child_of, root_of
 
@@ -73,7 +73,7 @@ def get_records(tree, values, wanted, order, places, found, out):
 
 
 @kernel
-def leaves(tree, wanted, group, place):
+def leaves(tree: TreeRef, wanted: Table, group: Words, place: Table):
     """Make place[PAGE, g] the leaf that key wanted[:, group[g]] belongs to, for all g.  Returns
     1, or ``-page_id``.
     """
@@ -85,7 +85,7 @@ def leaves(tree, wanted, group, place):
 
 
 @kernel
-def prefetch_leaves(words, pages, n, like):
+def prefetch_leaves(words: MappedWords, pages: Words, n: int, like: int):
     """Prefetch leaves: for ALIKE keys or more as far as the first column reaches in leaf `like`,
     else headers.
     """
@@ -101,7 +101,7 @@ def prefetch_leaves(words, pages, n, like):
 
 
 @kernel
-def children(tree, level, wanted, group, key, pages):
+def children(tree: TreeRef, level: int, wanted: Table, group: Words, key: Words, pages: Words):
     """Replace index page pages[g] by its child, of that level, for key wanted[:, group[g]], for all
     g.
 
@@ -133,7 +133,7 @@ def children(tree, level, wanted, group, key, pages):
 
 
 @kernel
-def child_behind(words, page, key, keys, slot):
+def child_behind(words: MappedWords, page: int, key: Words, keys: int, slot: int):
     """Find the child of a whole key like `child_slot`, galloping from `slot`, before which it is
     not.
     """
@@ -152,7 +152,7 @@ def child_behind(words, page, key, keys, slot):
 
 
 @kernel
-def locate_many(words, m, wanted, group, place):
+def locate_many(words: MappedWords, m: int, wanted: Table, group: Words, place: Table):
     """Locate each key wanted[:m, group[g]] in page place[PAGE, g] like `locate`; set place[LOW]
     and place[EQUAL].
     """
@@ -163,7 +163,9 @@ def locate_many(words, m, wanted, group, place):
 
 
 @kernel
-def locate_column(words, c, columns, wanted, group, place):
+def locate_column(
+    words: MappedWords, c: int, columns: int, wanted: Table, group: Words, place: Table
+):
     """Do the step of column c in `locate_many`, after the columns before it; prefetch the next one
     of `columns`.
 
@@ -207,7 +209,7 @@ def locate_column(words, c, columns, wanted, group, place):
 
 
 @kernel
-def lower_many(words, c, n, place):
+def lower_many(words: MappedWords, c: int, n: int, place: Table):
     """Search like `lower` for each g < n: move low[g] to the first of size[g] entries whose column
     c is at least x[g].
 
@@ -245,7 +247,7 @@ def lower_many(words, c, n, place):
 
 
 @kernel
-def narrow_many(words, start, width, found, at):
+def narrow_many(words: MappedWords, start: Words, width: Words, found: Words, at: Words):
     """Replace each entry number found[g] by its value, read like `narrow`; at[g] is scratch.
 
     One loop loads; the compiler vectorizes the others.
@@ -260,20 +262,20 @@ def narrow_many(words, start, width, found, at):
 
 
 @kernel
-def find_record(ready, key, out):
+def find_record(ready: int, key: tuple[int, ...], out: int):
     """Look up one key, a tuple, and write its V value words to address `out`.  Returns 1, 0 or
     ``-page_id``.
 
     Each argument costs time, so map, verified pages and tree are numbers at one address.
     """
-    ready, wanted = words_at(ready, READY), as_array(key)
-    page, slot = find_slot(ready, wanted)
+    place, wanted = words_at(ready, READY), as_array(key)
+    page, slot = find_slot(place, wanted)
     if page < 0 or slot < 0:
         return min(page, 0)
     words, keys, values = (
-        words_at(ready[WORDS_AT], ready[WORDS]),
+        words_at(place[WORDS_AT], place[WORDS]),
         wanted.shape[0],
-        words_at(out, ready[VALUES]),
+        words_at(out, place[VALUES]),
     )
     for v in range(values.shape[0]):
         values[v] = field(words, page, keys + v, slot)
@@ -281,14 +283,14 @@ def find_record(ready, key, out):
 
 
 @kernel
-def unpacked(ready, keys):
+def unpacked(ready: Words, keys: int):
     """Return the tree of which `ready` has the numbers."""
     words, seen = mapped_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
     return TreeRef(Pages(words, seen, ready[PAGE_WORDS]), ready[ROOT], ready[HEIGHT], keys)
 
 
 @inlined
-def find_slot(ready, wanted):
+def find_slot(ready: Words, wanted: Words):
     """Return (page, slot) of a key, slot -1 if it is absent; or (``-page_id``, -1).
 
     All that is needed of the leaf is loaded at once: the separators around it say about where in it
@@ -315,7 +317,7 @@ def find_slot(ready, wanted):
 
 
 @kernel
-def between(words, page, slot, key, keys):
+def between(words: MappedWords, page: int, slot: int, key: Words, keys: int):
     """Return the first column in which a child's separator and the next differ, and how far
     between them the key is.
     """
@@ -329,7 +331,7 @@ def between(words, page, slot, key, keys):
 
 
 @kernel
-def prefetch_near(words, page, like, columns, part):
+def prefetch_near(words: MappedWords, page: int, like: int, columns: int, part: float):
     """Prefetch the entries within NEAR of a relative place in a page, with the columns where
     page `like` has them.
     """
@@ -344,7 +346,7 @@ def prefetch_near(words, page, like, columns, part):
 
 
 @kernel
-def locate_near(words, page, key, m, near_c, part):
+def locate_near(words: MappedWords, page: int, key: Words, m: int, near_c: int, part: float):
     """Locate a key like `locate`, which is near `part` of the page by column near_c, and equal
     in the ones before.
     """
@@ -363,7 +365,7 @@ def locate_near(words, page, key, m, near_c, part):
 
 
 @kernel
-def near(words, page, c, lo, hi, x, guess):
+def near(words: MappedWords, page: int, c: int, lo: int, hi: int, x: int, guess: int):
     """Search like `lower`: fast if the result is within NEAR of `guess`, else by `lower_far`
     after two probes.
     """
@@ -377,7 +379,7 @@ def near(words, page, c, lo, hi, x, guess):
 
 
 @kernel
-def lower_far(words, page, c, lo, hi, x):
+def lower_far(words: MappedWords, page: int, c: int, lo: int, hi: int, x: int):
     """Search like `lower` among entries that are not in the cache: wait once for every three
     halvings.
     """

@@ -21,15 +21,18 @@ Edits of the keys 2 and 7 go into this tree. The run is in the first leaf, where
 """
 
 from pagestore.pages.build import births_at
-from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX, pointer_to
+from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX, Shape, pointer_to
 from pagestore.pages.page import columns_of, unpack
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import MappedWords, Table, Words
 
 pointer = kernel(pointer_to)
 
 
 @kernel
-def copy_run(words, columns, lo, hi, buffer, walk, level):
+def copy_run(
+    words: MappedWords, columns: int, lo: int, hi: int, buffer: Table, walk: Table, level: int
+):
     """Append entries lo..hi of the current page of a level to its buffer.
 
     They are noted as a run and stay encoded, unless entries of another page are in the buffer as
@@ -57,7 +60,7 @@ def copy_run(words, columns, lo, hi, buffer, walk, level):
 
 
 @kernel
-def decode(words, page, columns, lo, hi, buffer, at):
+def decode(words: MappedWords, page: int, columns: int, lo: int, hi: int, buffer: Table, at: int):
     """Decode entries lo..hi of a page into a buffer; they are not fresh (the row after the
     columns).
 
@@ -73,7 +76,7 @@ def decode(words, page, columns, lo, hi, buffer, at):
 
 
 @kernel
-def decode_noted(words, columns, buffer, walk, level):
+def decode_noted(words: MappedWords, columns: int, buffer: Table, walk: Table, level: int):
     """Decode the runs noted for a level, so that its buffer holds all of its entries."""
     row = columns + 1
     for r in range(walk[RUNS, level]):
@@ -89,7 +92,7 @@ def decode_noted(words, columns, buffer, walk, level):
 
 
 @kernel
-def prepend(source, page, columns, buffer, size):
+def prepend(source: MappedWords | Words, page: int, columns: int, buffer: Table, size: int):
     """Move the buffer's entries up and decode a page before them; returns the new size."""
     count = source[page + ENTRY_COUNT]
     for c in range(columns + 1):  # the row after the columns says which children are fresh
@@ -100,20 +103,20 @@ def prepend(source, page, columns, buffer, size):
 
 
 @kernel
-def read_columns(shape, level):
+def read_columns(shape: Shape, level: int):
     """Return how many columns of a page are read; it may lack its children's births."""
     return shape.keys + shape.values if level == 0 else shape.keys + 1 + shape.scans.shape[0]
 
 
 @kernel
-def refuse(page_id, tally):
+def refuse(page_id: int, tally: Words):
     """Stop the run at a corrupt page."""
     tally[STATUS] = CORRUPT
     tally[EVIDENCE] = page_id
 
 
 @kernel
-def birth_in(buffer, keys, scans, i):
+def birth_in(buffer: Table, keys: int, scans: Table, i: int):
     """Return the birth of the child of entry i of a buffer; 0 if unknown."""
     births = births_at(keys, scans.shape[0])
     return buffer[births, i] if births >= 0 else 0

@@ -28,12 +28,16 @@ from pagestore.pages.layout import (
     Entries,
     FreshPage,
     Kept,
+    Pages,
     ParentEntry,
+    Shape,
 )
 from pagestore.pages.page import birth_at, field, folds_of, records_max
 from pagestore.pages.scan_tree import SHIFTED
 from pagestore.pages.verify import child, enter
 from pagestore.runtime.kernel import kernel
+from pagestore.runtime.types import MappedWords, Table, Words
+from pagestore.trees.kernels.arguments import Edits, Output, Run
 from pagestore.trees.kernels.node_buffer import (
     AHEAD_EDIT,
     CHANGED,
@@ -62,7 +66,7 @@ from pagestore.trees.kernels.node_buffer import (
 
 
 @kernel
-def take_in(words, page, scans, level, walk, tally):
+def take_in(words: MappedWords, page: int, scans: Table, level: int, walk: Table, tally: Words):
     """Make an entered page the current node of its level; return False, and say so in the tally,
     if it is corrupt.
     """
@@ -82,7 +86,7 @@ def take_in(words, page, scans, level, walk, tally):
 
 
 @kernel
-def key_below(words, page, slot, keys, edits, e):
+def key_below(words: MappedWords, page: int, slot: int, keys: int, edits: Table, e: int):
     """Return whether the key of edit e is below the separator at `slot`."""
     for c in range(keys):
         separator = field(words, page, c, slot)
@@ -92,7 +96,9 @@ def key_below(words, page, slot, keys, edits, e):
 
 
 @kernel
-def edits_below(words, page, slot, keys, edits, lo, hi):
+def edits_below(
+    words: MappedWords, page: int, slot: int, keys: int, edits: Table, lo: int, hi: int
+):
     """Return the first edit in [lo, hi) that is not below the separator at `slot`; gallops."""
     step = 1
     while lo + step < hi and key_below(words, page, slot, keys, edits, lo + step):
@@ -110,7 +116,7 @@ def edits_below(words, page, slot, keys, edits, lo, hi):
 
 
 @kernel
-def drop(page_id, born, dead, tally):
+def drop(page_id: int, born: int, dead: Table, tally: Words):
     """Add a page and its birth to the list of replaced pages.
 
     There is room for as many as a tree with pages of the right size may need.
@@ -124,7 +130,9 @@ def drop(page_id, born, dead, tally):
 
 
 @kernel
-def finish(pages, shape, level, top, edits, output, run):
+def finish(
+    pages: Pages, shape: Shape, level: int, top: int, edits: Edits, output: Output, run: Run
+):
     """Finish the consumed node of a level: write its successor, or first take in a sibling.
 
     Returns the level to continue with.
@@ -178,7 +186,9 @@ def finish(pages, shape, level, top, edits, output, run):
 
 
 @kernel
-def first_not_below(words, page, slot, keys, edits, lo, hi):
+def first_not_below(
+    words: MappedWords, page: int, slot: int, keys: int, edits: Table, lo: int, hi: int
+):
     """Return the first edit in [lo, hi) that is not below the separator at `slot`; edit lo need
     not be below it.
     """
@@ -188,7 +198,7 @@ def first_not_below(words, page, slot, keys, edits, lo, hi):
 
 
 @kernel
-def underfull(page_words, shape, level, buffer, size):
+def underfull(page_words: int, shape: Shape, level: int, buffer: Table, size: int):
     """Return whether the buffer would fill less than a third of a page, by words and by entries."""
     if size == 0:
         return True
@@ -202,7 +212,7 @@ def underfull(page_words, shape, level, buffer, size):
 
 
 @kernel
-def least_words(page_words, room, size):
+def least_words(page_words: int, room: int, size: int):
     """Return the least words for `size` entries to make a page with siblings: a third of the
     room, 0 for many.
     """
@@ -210,7 +220,7 @@ def least_words(page_words, room, size):
 
 
 @kernel
-def shift_out(pages, shape, level, top, output, run):
+def shift_out(pages: Pages, shape: Shape, level: int, top: int, output: Output, run: Run):
     """Write the successor of the current page by shifting its bits, if that is possible (see
     pages/build.py).
     """
@@ -242,14 +252,14 @@ def shift_out(pages, shape, level, top, output, run):
 
 
 @kernel
-def next_page(page_words, output, tally):
+def next_page(page_words: int, output: Output, tally: Words):
     """Return the next page that a run makes."""
     used = tally[USED]
     return FreshPage(output.arena, used * page_words, page_words, output.ids[used], output.birth)
 
 
 @kernel
-def arrived(shape, level, above, walk, tally):
+def arrived(shape: Shape, level: int, above: Table, walk: Table, tally: Words):
     """Count a page of a level that is in the arena, and its entry in the buffer above."""
     at = walk[SIZE, level + 1]
     tally[USED] += 1
@@ -258,7 +268,7 @@ def arrived(shape, level, above, walk, tally):
 
 
 @kernel
-def pull_back(pages, shape, level, output, run):
+def pull_back(pages: Pages, shape: Shape, level: int, output: Output, run: Run):
     """Put the entries of the previous sibling, already in the parent's buffer, before the node's
     own.
     """
@@ -296,7 +306,7 @@ def pull_back(pages, shape, level, output, run):
 
 
 @kernel
-def write_out(pages, shape, level, output, run):
+def write_out(pages: Pages, shape: Shape, level: int, output: Output, run: Run):
     """Cut the buffer of a level into pages and append their entries to the buffer above."""
     node, walk, tally = run.node, run.walk, run.tally
     columns = entry_columns(shape.keys, shape.values, shape.scans.shape[0], level)
@@ -323,7 +333,7 @@ def write_out(pages, shape, level, output, run):
 
 
 @kernel
-def grow(pages, root, shape, top, output, run):
+def grow(pages: Pages, root: int, shape: Shape, top: int, output: Output, run: Run):
     """Make the new root of the entries above the old root: none, one, or levels until one is
     left.
     """
@@ -365,7 +375,7 @@ def grow(pages, root, shape, top, output, run):
 
 
 @kernel
-def only_child(source, page, keys):
+def only_child(source: MappedWords | Words, page: int, keys: int):
     """Return the child of an index page that has just one, else 0, and its birth."""
     if source[page + ENTRY_COUNT] > 1:
         return 0, 0
@@ -373,7 +383,7 @@ def only_child(source, page, keys):
 
 
 @kernel
-def slot_of(page_id, ids, used):
+def slot_of(page_id: int, ids: Words, used: int):
     """Return 1 + the arena slot of a fresh page, 0 for a page of the map."""
     for s in range(used):
         if ids[s] == page_id:

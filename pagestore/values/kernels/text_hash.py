@@ -7,6 +7,7 @@ import numpy as np
 
 from pagestore.runtime.intrinsics import bytes_at, word_at
 from pagestore.runtime.kernel import inlined, kernel
+from pagestore.runtime.types import Bytes, Words
 
 BLOCK = 128  # bytes that are mixed in at a time
 BLOCK_WORDS = 16
@@ -45,7 +46,7 @@ ORDERS = np.array(
 
 
 @kernel
-def hash_texts(offsets, data, size, room, out):
+def hash_texts(offsets: Words, data: int, size: int, room: Words, out: Words):
     """Set out[n] to the hashes of Arrow texts in `size` bytes at address `data`; room[ROOM] is
     scratch.
     """
@@ -55,7 +56,7 @@ def hash_texts(offsets, data, size, room, out):
 
 
 @kernel
-def hash_text(data, start, length, room):
+def hash_text(data: Bytes, start: int, length: int, room: Words):
     """Return the first word of the digest of a text."""
     for i in range(8):
         room[STATE + i] = START[i]
@@ -72,7 +73,7 @@ def hash_text(data, start, length, room):
 
 
 @inlined
-def mix_block(room, done, last):
+def mix_block(room: Words, done: int, last: bool):
     """Mix a block into the state; `done` counts the text's bytes up to the end of the block."""
     for i in range(8):
         room[MIXED + i], room[MIXED + 8 + i] = room[STATE + i], START[i]
@@ -107,7 +108,7 @@ def mix_block(room, done, last):
 
 
 @inlined
-def mix(room, a, b, c, d, x, y):
+def mix(room: Words, a: int, b: int, c: int, d: int, x: int, y: int):
     """Mix two words of a block into four of the state."""
     a, b, c, d = MIXED + a, MIXED + b, MIXED + c, MIXED + d
     room[a] += room[b] + x
@@ -121,7 +122,7 @@ def mix(room, a, b, c, d, x, y):
 
 
 @inlined
-def turned(word, bits):
+def turned(word: int, bits: int):
     """Rotate the bits of a word to the right."""
     return (word >> bits) & ((1 << (64 - bits)) - 1) | word << (64 - bits)
 
@@ -130,7 +131,7 @@ FIRST = 6  # bytes in part 0 of a text, after its length
 
 
 @inlined
-def word_from(data, start, left):
+def word_from(data: Bytes, start: int, left: int):
     """Return the eight bytes of data[start:], of which `left` belong to a text, with zeros after
     these.
     """
@@ -147,7 +148,7 @@ def word_from(data, start, left):
 
 
 @inlined
-def part_of(data, start, length, part):
+def part_of(data: Bytes, start: int, length: int, part: int):
     """Return the word that a dictionary stores as a part of the text data[start : start +
     length].
     """
@@ -158,7 +159,7 @@ def part_of(data, start, length, part):
 
 
 @kernel
-def is_below(word, other):
+def is_below(word: int, other: int):
     """Return whether a word is below another one, comparing their bytes from the first to the
     last.
     """
@@ -170,7 +171,7 @@ def is_below(word, other):
 
 
 @inlined
-def copy_word(data, at, end, word, bytes_):
+def copy_word(data: Bytes, at: int, end: int, word: int, bytes_: int):
     """Write `bytes_` bytes of a word to data[at:], up to `end`."""
     for i in range(min(bytes_, end - at)):
         data[at + i] = word >> 8 * i & 255

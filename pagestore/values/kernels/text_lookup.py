@@ -23,6 +23,7 @@ from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX, WORD_MIN
 from pagestore.pages.page import field, lower
 from pagestore.runtime.intrinsics import as_array, bytes_at, prefetch, words_at
 from pagestore.runtime.kernel import inlined, kernel
+from pagestore.runtime.types import Bytes, Flags, Table, Words
 from pagestore.trees.kernels.folds import select
 from pagestore.trees.kernels.lookup import (
     READY,
@@ -48,7 +49,7 @@ LONG = 1024  # bytes; a text of this length or more is not stored in records
 
 
 @kernel
-def find_text(places, texts, data, length, room):
+def find_text(places: int, texts: int, data: int, length: int, room: int):
     """Return the id of a text of `length` bytes at address `data`, 0 if there is none; or
     ``-page_id``, or UNREADABLE.
 
@@ -70,7 +71,9 @@ def find_text(places, texts, data, length, room):
 
 
 @kernel
-def match_texts(texts, ids, order, offsets, data, size, same):
+def match_texts(
+    texts: int, ids: Words, order: Words, offsets: Words, data: int, size: int, same: Flags
+):
     """Set same[i] to whether ids[i] is the id of text i in `size` bytes at address `data`, in
     Arrow's layout.
 
@@ -90,7 +93,7 @@ def match_texts(texts, ids, order, offsets, data, size, same):
 
 
 @kernel
-def measure_texts(texts, ids, places, offsets):
+def measure_texts(texts: int, ids: Words, places: Table, offsets: Words):
     """Set places[:, i] to where text ids[i] begins, and offsets[i + 1] to the length of the first i
     + 1 texts together.
 
@@ -110,7 +113,7 @@ def measure_texts(texts, ids, places, offsets):
 
 
 @kernel
-def copy_texts(texts, ids, places, offsets, data):
+def copy_texts(texts: int, ids: Words, places: Table, offsets: Words, data: Bytes):
     """Copy the texts found by `measure_texts` to data[offsets[i] : offsets[i + 1]].  Returns the
     same statuses.
     """
@@ -130,7 +133,7 @@ def copy_texts(texts, ids, places, offsets, data):
 
 
 @kernel
-def is_text(texts, page, slot, id_, data, start, length):
+def is_text(texts: int, page: int, slot: int, id_: int, data: Bytes, start: int, length: int):
     """Return (1 or 0, page, slot): whether a text is data[start : start + length], and where it
     begins.
 
@@ -153,7 +156,7 @@ def is_text(texts, page, slot, id_, data, start, length):
 
 
 @kernel
-def compare_text(texts, id_, data, length):
+def compare_text(texts: int, id_: int, data: Bytes, length: int):
     """Return 1 if a text is below data[:length], else 0; or ``-page_id``, or UNREADABLE."""
     ready = words_at(texts, READY)
     words = words_at(ready[WORDS_AT], ready[WORDS])
@@ -175,7 +178,7 @@ def compare_text(texts, id_, data, length):
 
 
 @inlined
-def head_of(ready, words, page, slot, id_):
+def head_of(ready: Words, words: Words, page: int, slot: int, id_: int):
     """Return (page, slot) of the first part of a text, slot -1 where there is none; or
     (``-page_id``, -1).
 
@@ -191,7 +194,7 @@ def head_of(ready, words, page, slot, id_):
 
 
 @inlined
-def next_part(ready, words, page, slot, id_, part):
+def next_part(ready: Words, words: Words, page: int, slot: int, id_: int, part: int):
     """Return (page, slot) of a part of a text, given those of the part before it; as `head_of`."""
     slot += 1
     if slot < words[page + ENTRY_COUNT]:
@@ -204,7 +207,7 @@ ORDER_KEYS, ORDER_ID = 1, 1  # of a record (label) -> id
 
 
 @kernel
-def rank_text(order, texts, data, length, low, high):
+def rank_text(order: int, texts: int, data: int, length: int, low: int, high: int):
     """Return how many texts are below the one of `length` bytes at address `data`, known to be
     `low` to `high`.
 
@@ -268,7 +271,7 @@ def enter_texts(slots, pool, used, offsets, data, size, first, ids, fresh):
 
 
 @kernel
-def spread_slots(slots, wider):
+def spread_slots(slots: Words, wider: Words):
     """Copy the slots of a table to an empty, wider one."""
     mask = wider.shape[0] - 1
     for slot in slots:
@@ -280,7 +283,9 @@ def spread_slots(slots, wider):
 
 
 @inlined
-def hash_block(slots, pool, offsets, data, begin, end, tags):
+def hash_block(
+    slots: Words, pool: Words, offsets: Words, data: Bytes, begin: int, end: int, tags: Words
+):
     """Set the tags of some texts, and prefetch their slots and places; return False if a text is
     long.
     """
@@ -296,7 +301,7 @@ def hash_block(slots, pool, offsets, data, begin, end, tags):
 
 
 @inlined
-def tag_of(data, start, length):
+def tag_of(data: Bytes, start: int, length: int):
     """Return 32 bits that depend on all bytes of a text."""
     mixed = length
     for at in range(0, length, 8):
@@ -306,7 +311,7 @@ def tag_of(data, start, length):
 
 
 @inlined
-def find(slots, pool, tag, data, start, length):
+def find(slots: Words, pool: Words, tag: int, data: Bytes, start: int, length: int):
     """Return (slot, place in the pool) of a text; if it is absent, a free slot and -1."""
     mask = slots.shape[0] - 1
     at = tag & mask
@@ -319,7 +324,7 @@ def find(slots, pool, tag, data, start, length):
 
 
 @inlined
-def is_text_at(pool, place, data, start, length):
+def is_text_at(pool: Words, place: int, data: Bytes, start: int, length: int):
     """Return whether this text is at a place."""
     if pool[place + SIZE] != length:
         return False
@@ -330,7 +335,7 @@ def is_text_at(pool, place, data, start, length):
 
 
 @inlined
-def add(pool, place, data, start, length):
+def add(pool: Words, place: int, data: Bytes, start: int, length: int):
     """Write a text that has no id yet to a place."""
     pool[place + SIZE], pool[place + ID] = length, 0
     for at in range(0, length, 8):

@@ -78,9 +78,7 @@ class Settings(SessionVariables):
 
 
 class Session(Library):
-    """Statements of one client on a workspace, in a thread of its own, whose transaction is the
-    client's.
-    """
+    """Statements of one client on a workspace, in a thread whose transaction is the client's."""
 
     def __init__(self, ws: ivm.Workspace, limits: Limits) -> None:
         super().__init__(Settings(GlobalVariables(SYSTEM)))

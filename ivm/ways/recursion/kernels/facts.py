@@ -20,7 +20,11 @@ from pagestore.compiled import (
     SET,
     WORD_MAX,
     WORD_MIN,
+    Pages,
+    Queues,
+    Reordering,
     Table,
+    Tables,
     Words,
     compose_few,
     field,
@@ -201,7 +205,9 @@ def fact_of(pages, stratum, trees, room, view, bindings, b, at):
 
 
 @kernel
-def read_fact(pages, stratum, trees, room, view, e):
+def read_fact(
+    pages: Pages, stratum: Strata, trees: StrataTrees, room: FactsRoom, view: int, e: int
+):
     """Set the rank and the fate of a fact as its tree has it."""
     fact, cursor, words, keys = (
         room.facts[e],
@@ -226,7 +232,7 @@ def read_fact(pages, stratum, trees, room, view, e):
 
 
 @kernel
-def place_again(stratum, facts, slots, count):
+def place_again(stratum: Strata, facts: Table, slots: Words, count: int):
     """Put the first `count` facts into other slots, all of which are empty."""
     for e in range(count):
         code = hash_of(0, facts[e, VIEW])
@@ -239,14 +245,14 @@ def place_again(stratum, facts, slots, count):
 
 
 @inlined
-def append(room, which, e):
+def append(room: FactsRoom, which: int, e: int):
     """Append a fact to a list."""
     room.listed[which, room.state[which]] = e
     room.state[which] += 1
 
 
 @kernel
-def push(room, e):
+def push(room: FactsRoom, e: int):
     """Queue a fact to be examined, by its rank, unless it was queued before."""
     facts, heap = room.facts, room.listed[QUEUE]
     if facts[e, MARK]:
@@ -261,7 +267,7 @@ def push(room, e):
 
 
 @kernel
-def pop(room):
+def pop(room: FactsRoom):
     """Remove and return the queued fact of the least rank."""
     facts, heap, n = room.facts, room.listed[QUEUE], room.state[QUEUE] - 1
     room.state[QUEUE] = n
@@ -283,7 +289,7 @@ def pop(room):
 
 
 @kernel
-def changed_sources(stratum, number, tallies, deltas, spans):
+def changed_sources(stratum: Strata, number: int, tallies: Table, deltas: Tables, spans: Table):
     """Set the changes of each source of a stratum; return how many there are, -1 if a branch is
     part of a key.
     """
@@ -303,7 +309,7 @@ def changed_sources(stratum, number, tallies, deltas, spans):
 
 
 @kernel
-def queue_facts(stratum, room, queues, number):
+def queue_facts(stratum: Strata, room: FactsRoom, queues: Queues, number: int):
     """Queue the edits of a stratum's views that make their trees what is known; if too many,
     none, and return False.
     """
@@ -328,7 +334,7 @@ def queue_facts(stratum, room, queues, number):
 
 
 @kernel
-def queue_fresh(stratum, room, queues):
+def queue_fresh(stratum: Strata, room: FactsRoom, queues: Queues):
     """Queue the facts of this round that are to be written first; return False if they are too
     many.
     """
@@ -351,7 +357,7 @@ def queue_fresh(stratum, room, queues):
 
 
 @kernel
-def note_changes(stratum, room, queues, reordering, v):
+def note_changes(stratum: Strata, room: FactsRoom, queues: Queues, reordering: Reordering, v: int):
     """Make the changes of the trees of view v, which was flushed several times, those of all
     flushes together.
     """
@@ -375,7 +381,7 @@ def note_changes(stratum, room, queues, reordering, v):
 
 
 @kernel
-def count_changes(stratum, room, v):
+def count_changes(stratum: Strata, room: FactsRoom, v: int):
     """Return how many facts of a view have come or gone."""
     facts, n = room.facts, 0
     for e in range(room.state[FACTS]):
@@ -385,6 +391,6 @@ def count_changes(stratum, room, v):
 
 
 @inlined
-def rank_now(fact):
+def rank_now(fact: Words):
     """Return the rank of a fact; -1 if there is none."""
     return fact[RANK] if fact[FATE] == STANDS else -1

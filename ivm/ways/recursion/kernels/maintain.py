@@ -134,7 +134,7 @@ def maintain(pages, stratum, trees, changes, room, probing, number):
 
 
 @kernel
-def place(stratum, trees, number):
+def place(stratum: Strata, trees: StrataTrees, number: int):
     """Copy root, height and keys of the trees that the plans of a stratum read."""
     for p in range(stratum.strata[number, BODIES], stratum.strata[number, PLANS_END]):
         first, n = stratum.plans[p, TREES], stratum.plans[p, TREES_END] - stratum.plans[p, TREES]
@@ -149,7 +149,7 @@ def place(stratum, trees, number):
 
 
 @kernel
-def forget(room):
+def forget(room: FactsRoom):
     """Forget all facts of the call before."""
     for e in range(room.state[FACTS]):
         room.slots[room.facts[e, SLOT]] = 0
@@ -211,7 +211,7 @@ def note_change(pages, stratum, trees, room, bindings, sign, p, b):
 
 
 @kernel
-def note(room, e, count, before):
+def note(room: FactsRoom, e: int, count: int, before: int):
     """Note that fact e follows from the first `count` of room.own; return whether there was
     room.
     """
@@ -230,7 +230,7 @@ def note(room, e, count, before):
 
 
 @kernel
-def withdraw(pages, stratum, trees, room, probing):
+def withdraw(pages: Pages, stratum: Strata, trees: StrataTrees, room: FactsRoom, probing: Probing):
     """Suspend all facts without a derivation from facts before them, in the order of their
     ranks.
     """
@@ -256,7 +256,9 @@ def withdraw(pages, stratum, trees, room, probing):
 
 
 @kernel
-def search(pages, stratum, trees, room, probing, e):
+def search(
+    pages: Pages, stratum: Strata, trees: StrataTrees, room: FactsRoom, probing: Probing, e: int
+):
     """Return 1 if a fact has a derivation from facts before it; else 0, with all its derivations
     noted.
     """
@@ -307,7 +309,7 @@ def examine(pages, stratum, trees, room, probing, p, e):
 
 
 @kernel
-def restore(room):
+def restore(room: FactsRoom):
     """Let suspended facts return that follow from facts that stand, with new ranks; the others
     are gone.
     """
@@ -329,7 +331,7 @@ def restore(room):
 
 
 @kernel
-def rank_after(room, d):
+def rank_after(room: FactsRoom, d: int):
     """Return the rank directly after those of the facts of a derivation; WORD_MAX if one of them
     does not stand.
     """
@@ -343,7 +345,7 @@ def rank_after(room, d):
 
 
 @kernel
-def adopt_gained(room):
+def adopt_gained(room: FactsRoom):
     """Adopt the facts of derivations that were gained, as part of the first round."""
     d = room.state[GAINED]
     while d:
@@ -358,7 +360,9 @@ def adopt_gained(room):
 
 
 @kernel
-def derive_rounds(pages, stratum, trees, room, probing):
+def derive_rounds(
+    pages: Pages, stratum: Strata, trees: StrataTrees, room: FactsRoom, probing: Probing
+):
     """Derive what follows from fresh facts, round by round."""
     state, facts, listed = room.state, room.facts, room.listed
     while state[FRESH]:
@@ -407,7 +411,7 @@ def derive(pages, stratum, trees, room, probing, p, e):
 
 
 @inlined
-def propose(room, e, rank):
+def propose(room: FactsRoom, e: int, rank: int):
     """Let a fact with a derivation exist from the next round on, with the least rank proposed,
     unless it stands.
     """
@@ -420,7 +424,7 @@ def propose(room, e, rank):
 
 
 @kernel
-def begin_round(room):
+def begin_round(room: FactsRoom):
     """Let the facts proposed stand, and be the fresh ones."""
     state, listed = room.state, room.listed
     for i in range(state[NEXT]):
@@ -434,7 +438,7 @@ def begin_round(room):
 
 
 @inlined
-def has_more(stratum, probing, p):
+def has_more(stratum: Strata, probing: Probing, p: int):
     """Return whether the probes of a plan have not finished."""
     return probing.run.progress[STEP] < 2 * (
         stratum.plans[p, PROBES_END] - stratum.plans[p, PROBES]
@@ -442,7 +446,7 @@ def has_more(stratum, probing, p):
 
 
 @inlined
-def alone(probing):
+def alone(probing: Probing):
     """Return room for composing that has none: the bindings of a single fact need not be sorted."""
     composing = probing.composing
     return Composing(composing.order[:0], composing.fresh, composing.found)
@@ -463,7 +467,7 @@ def probe(pages, stratum, trees, branches, probing, composing, p):
 
 
 @kernel
-def aimed(stratum, room, probing, p, e):
+def aimed(stratum: Strata, room: FactsRoom, probing: Probing, p: int, e: int):
     """Return a fact as the branches of a plan's probes, and begin these."""
     plan, sources, fact, words = stratum.plans[p], stratum.sources, room.facts[e], room.words
     first, at = plan[SOURCES], 0

@@ -60,8 +60,62 @@ SHARED_MIN, LEVEL, NEXT, PROGRESS = range(10, 14)
 DONE, GROW, LIMIT, OVERFLOW, UNORDERED, SHARE = range(6)  # how a run ends
 
 
+class Bodies(NamedTuple):
+    """The conjunctions of a stratum, once for each recursive atom that a new fact may match (see
+    the top of this file).
+
+    of[P + 1] says which rows of `bodies` begin with facts of predicate p; these refer to `steps`,
+    `tests` and `lists`; `indices` are the indices of facts, `relations` those read from outside the
+    stratum, whose rows are in `data`.
+    """
+
+    of: Words
+    bodies: Table
+    steps: Table
+    tests: Table
+    lists: Words
+    indices: Table
+    relations: Table
+    data: Words
+
+
+class Facts(NamedTuple):
+    """The facts of a stratum.
+
+    rows[n, W] hold their words, then RANK, PREDICATE, WAITS; nexts[I, n] are chains of rows by
+    index, begins[I, m] where these begin, and `ring` is the queue of facts. If facts have numbers,
+    `dense` says by number which facts exist: a bit for each, or for an aggregate the row, from 1.
+    """
+
+    rows: Table
+    nexts: Table
+    begins: Table
+    ring: Words
+    dense: Words
+
+
+class Run(NamedTuple):
+    """The state of a run.
+
+    `progress` is described above, `values` are those of variables; at, costs and ranks hold for
+    each step its current row, and the greatest cost and rank of the facts up to it. If threads
+    share rounds, aside[P * n, W] has space for n facts that a thread derives for each part while
+    others read existing facts, puts[P] counts them, and recent[M] is the last one derived with a
+    slot; else these are empty.
+    """
+
+    progress: Words
+    values: Words
+    at: Words
+    costs: Words
+    ranks: Words
+    aside: Table
+    puts: Words
+    recent: Words
+
+
 @kernel
-def run_rounds(bodies, facts, run):
+def run_rounds(bodies: Bodies, facts: Facts, run: Run):
     """Derive until no fact is queued. Return DONE, or why it stopped; after GROW call it again with
     more capacity.
 
@@ -89,7 +143,7 @@ def run_rounds(bodies, facts, run):
 
 
 @inlined
-def join(bodies, facts, run, b, fact):
+def join(bodies: Bodies, facts: Facts, run: Run, b: int, fact: int):
     """Join a queued fact with the other atoms of a body, and add the facts derived."""
     first, last = bodies.bodies[b, FIRST], bodies.bodies[b, LAST]
     at = run.at
@@ -126,14 +180,14 @@ def join(bodies, facts, run, b, fact):
 
 
 @inlined
-def hash_of(code, word):
+def hash_of(code: int, word: int):
     """Mix one more word into a hash."""
     code = (code ^ word) * -7046029254386353131
     return code ^ ((code >> 29) & 0x7FFFFFFFF)
 
 
 @inlined
-def begin(bodies, facts, run, step, fact):
+def begin(bodies: Bodies, facts: Facts, run: Run, step: int, fact: int):
     """Return the first row that a step finds; -1 for none."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
     at, n = steps[step, BY], steps[step, BY_COUNT]
@@ -148,7 +202,7 @@ def begin(bodies, facts, run, step, fact):
 
 
 @inlined
-def look_up(bodies, values, relation, at, n):
+def look_up(bodies: Bodies, values: Words, relation: int, at: int, n: int):
     """Return the first row of a relation whose columns have the values of variables; -1 for
     none.
     """
@@ -177,7 +231,7 @@ def look_up(bodies, values, relation, at, n):
 
 
 @inlined
-def follow(bodies, facts, run, step, row, fact):
+def follow(bodies: Bodies, facts: Facts, run: Run, step: int, row: int, fact: int):
     """Return the next row that a step finds; -1 at the end."""
     steps = bodies.steps
     if steps[step, KIND] == FACTS:
@@ -195,7 +249,7 @@ def follow(bodies, facts, run, step, row, fact):
 
 
 @inlined
-def matching(bodies, facts, run, step, row, fact):
+def matching(bodies: Bodies, facts: Facts, run: Run, step: int, row: int, fact: int):
     """Return the first fact of a chain, from a row on, that a step may take; -1 for none."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
     own = facts.rows.shape[1] - FACT
@@ -213,7 +267,7 @@ def matching(bodies, facts, run, step, row, fact):
 
 
 @inlined
-def admit(bodies, facts, run, step, row, depth):
+def admit(bodies: Bodies, facts: Facts, run: Run, step: int, row: int, depth: int):
     """Set variables from a row and run its tests; return 1 if all hold, 0 if not, or OVERFLOW."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
     own = facts.rows.shape[1] - FACT
@@ -246,7 +300,7 @@ def admit(bodies, facts, run, step, row, depth):
 
 
 @inlined
-def cost_of(word, fold):
+def cost_of(word: int, fold: int):
     """Return the cost of a fact: 0 if nothing is aggregated, else the value, inverted for max."""
     if fold == 0:
         return 0
@@ -254,7 +308,7 @@ def cost_of(word, fold):
 
 
 @kernel
-def test(bodies, values, t):
+def test(bodies: Bodies, values: Words, t: int):
     """Compute a variable, or test one; return 1 if the test holds, 0 if not, or OVERFLOW."""
     tests = bodies.tests
     kind, left, right = tests[t, TEST], tests[t, LEFT], tests[t, CONSTANT]
@@ -284,7 +338,7 @@ def test(bodies, values, t):
 
 
 @inlined
-def derive(bodies, facts, run, b, depth):
+def derive(bodies: Bodies, facts: Facts, run: Run, b: int, depth: int):
     """Add the fact that a body's head makes of the variables, unless it exists with a value that
     is not a worse.
     """
@@ -401,7 +455,7 @@ def put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, sl
 
 
 @inlined
-def owner(progress, slot, parts):
+def owner(progress: Words, slot: int, parts: int):
     """Return the part that owns a fact; if each fact has a bit, all facts of one word have the
     same part.
     """
@@ -409,7 +463,7 @@ def owner(progress, slot, parts):
 
 
 @inlined
-def number_of(progress, predicate, values, lists, terms, keys):
+def number_of(progress: Words, predicate: int, values: Words, lists: Words, terms: int, keys: int):
     """Return the number of a fact, by predicate and then by words; -1 if a word lies outside the
     span.
     """
@@ -423,7 +477,7 @@ def number_of(progress, predicate, values, lists, terms, keys):
 
 
 @inlined
-def chained(facts, predicate, values, lists, terms, keys):
+def chained(facts: Facts, predicate: int, values: Words, lists: Words, terms: int, keys: int):
     """Return the slot where the chain of a fact begins, and its row, or -1."""
     rows, own = facts.rows, facts.rows.shape[1] - FACT
     code = hash_of(0, predicate)
@@ -442,7 +496,7 @@ def chained(facts, predicate, values, lists, terms, keys):
 
 
 @inlined
-def wait(facts, progress, row):
+def wait(facts: Facts, progress: Words, row: int):
     """Append a fact to the queue in the ring."""
     place = progress[RING] + progress[WAIT]
     facts.ring[place - facts.ring.shape[0] if place >= facts.ring.shape[0] else place] = row
@@ -451,7 +505,7 @@ def wait(facts, progress, row):
 
 
 @kernel
-def link(bodies, facts, row, part, parts):
+def link(bodies: Bodies, facts: Facts, row: int, part: int, parts: int):
     """Put a fact at the head of its chains that a part owns, except in the first index, which
     has whole keys.
     """
@@ -469,13 +523,13 @@ def link(bodies, facts, row, part, parts):
 
 
 @inlined
-def part_of(slot, parts):
+def part_of(slot: int, parts: int):
     """Return the part of a slot; adjacent slots, which share a cache line, have the same part."""
     return (slot >> 6) % parts
 
 
 @kernel
-def seed(bodies, facts, run, predicate, words, terms):
+def seed(bodies: Bodies, facts: Facts, run: Run, predicate: int, words: Table, terms: Words):
     """Add facts words[K, n] (the value of an aggregate last) with rank 1, from
     `progress[OPERATIONS]` on.
     """
@@ -494,62 +548,8 @@ def seed(bodies, facts, run, predicate, words, terms):
     return DONE
 
 
-class Bodies(NamedTuple):
-    """The conjunctions of a stratum, once for each recursive atom that a new fact may match (see
-    the top of this file).
-
-    of[P + 1] says which rows of `bodies` begin with facts of predicate p; these refer to `steps`,
-    `tests` and `lists`; `indices` are the indices of facts, `relations` those read from outside the
-    stratum, whose rows are in `data`.
-    """
-
-    of: Words
-    bodies: Table
-    steps: Table
-    tests: Table
-    lists: Words
-    indices: Table
-    relations: Table
-    data: Words
-
-
-class Facts(NamedTuple):
-    """The facts of a stratum.
-
-    rows[n, W] hold their words, then RANK, PREDICATE, WAITS; nexts[I, n] are chains of rows by
-    index, begins[I, m] where these begin, and `ring` is the queue of facts. If facts have numbers,
-    `dense` says by number which facts exist: a bit for each, or for an aggregate the row, from 1.
-    """
-
-    rows: Table
-    nexts: Table
-    begins: Table
-    ring: Words
-    dense: Words
-
-
-class Run(NamedTuple):
-    """The state of a run.
-
-    `progress` is described above, `values` are those of variables; at, costs and ranks hold for
-    each step its current row, and the greatest cost and rank of the facts up to it. If threads
-    share rounds, aside[P * n, W] has space for n facts that a thread derives for each part while
-    others read existing facts, puts[P] counts them, and recent[M] is the last one derived with a
-    slot; else these are empty.
-    """
-
-    progress: Words
-    values: Words
-    at: Words
-    costs: Words
-    ranks: Words
-    aside: Table
-    puts: Words
-    recent: Words
-
-
 @kernel
-def relink(bodies, facts, keys, size, first, part, parts):
+def relink(bodies: Bodies, facts: Facts, keys: Words, size: int, first: int, part: int, parts: int):
     """Rebuild the chains that a part owns, of the first `size` facts; keys[P] are the key words of
     a predicate.
 
@@ -570,7 +570,9 @@ def relink(bodies, facts, keys, size, first, part, parts):
 
 
 @kernel
-def hash_rows(data, rows, count, width, columns, table, mask):
+def hash_rows(
+    data: Words, rows: int, count: int, width: int, columns: Words, table: int, mask: int
+):
     """Fill a hash table of rows sorted by some columns: it holds the number of each key's first
     row, from 1.
     """
@@ -590,7 +592,7 @@ def hash_rows(data, rows, count, width, columns, table, mask):
 
 
 @kernel
-def join_runs(address, values, starts, joined):
+def join_runs(address: int, values: Words, starts: Words, joined: Words):
     """Join each run of values, run r being values[starts[r] : starts[r + 1]], into joined[r]; no
     run is empty.
     """

@@ -30,17 +30,20 @@ from ivm.ways.recursion.kernels.rounds import (
     THERE,
     WAIT,
     WAITS,
+    Bodies,
+    Facts,
+    Run,
     cost_of,
     join,
     link,
 )
-from pagestore.compiled import kernel
+from pagestore.compiled import Table, Words, kernel
 
 BLOCK = 16  # queued facts that a thread takes at a time
 
 
 @kernel
-def propose(bodies, facts, run, part, parts, waiting):
+def propose(bodies: Bodies, facts: Facts, run: Run, part: int, parts: int, waiting: int):
     """Join one part of the first queued facts, from progress[NEXT] on, and put aside the facts
     derived.
 
@@ -65,7 +68,7 @@ def propose(bodies, facts, run, part, parts, waiting):
 
 
 @kernel
-def choose(facts, progress, aside, counts, again, part):
+def choose(facts: Facts, progress: Words, aside: Table, counts: Table, again: Words, part: int):
     """Choose one of each key among the facts that were put aside for a part, with the best value.
 
     Of aside[P * P * n, W] part p put counts[p, q] facts for part q. Existing facts get a better
@@ -102,7 +105,7 @@ def choose(facts, progress, aside, counts, again, part):
 
 
 @kernel
-def twin(facts, progress, aside, n):
+def twin(facts: Facts, progress: Words, aside: Table, n: int):
     """Return the row put aside that was chosen for the key of row n; if none, enter row n in the
     table, and return -1.
 
@@ -136,7 +139,7 @@ def twin(facts, progress, aside, n):
 
 
 @kernel
-def place(facts, progress, aside, counts, row, part):
+def place(facts: Facts, progress: Words, aside: Table, counts: Table, row: int, part: int):
     """Add the chosen facts of a part, from a row on, and queue them."""
     own, ring, parts = facts.rows.shape[1] - FACT, facts.ring.shape[0], counts.shape[0]
     room = aside.shape[0] // (parts * parts)
@@ -163,7 +166,7 @@ def place(facts, progress, aside, counts, row, part):
 
 
 @kernel
-def learn(facts, progress, keys, first):
+def learn(facts: Facts, progress: Words, keys: Words, first: int):
     """Set the bits of all facts from a row on in a thread's own table; keys[p] counts the key
     words of predicate p.
     """
@@ -176,7 +179,7 @@ def learn(facts, progress, keys, first):
 
 
 @kernel
-def chain(bodies, facts, first, last, part, parts):
+def chain(bodies: Bodies, facts: Facts, first: int, last: int, part: int, parts: int):
     """Put facts into the chains that a part owns."""
     for row in range(first, last):
         link(bodies, facts, row, part, parts)
