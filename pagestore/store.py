@@ -343,9 +343,7 @@ class Store:
 
     @property
     def texts_removed(self) -> int:
-        """The number of texts removed from the dictionary. While it is the same, a text keeps
-        its id.
-        """
+        """The number of texts removed from the dictionary. While it stays, a text keeps its id."""
         return self._handle.refresh().texts_removed
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
@@ -707,9 +705,7 @@ class Store:
         return stat.measure_columns(self._handle)
 
     def readers(self) -> list[Reader]:
-        """Return the versions that are being read now, and by which processes where that is
-        visible.
-        """
+        """Return the versions that are being read, and by which processes where that is visible."""
         from pagestore.admin import stat
 
         self._handle.refresh()

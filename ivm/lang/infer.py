@@ -129,9 +129,7 @@ def _typed_stratum(
 
 
 def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
-    """Return a function that keeps the conjunctions of a rule that read only predicates of known
-    types.
-    """
+    """Return a function that keeps a rule's conjunctions that read predicates of known types."""
 
     def known(rule: Rule) -> Rule:
         body = (

@@ -440,9 +440,7 @@ class JoinOrders:
         return own, [b for b in others if self._heavy(b.atom.predicate, b.names.index(name))]
 
     def _is_pinned(self, name: str, bound: Collection[str]) -> bool:
-        """Return whether comparisons with bound variables leave a variable one value, or a short
-        range.
-        """
+        """Return whether comparisons with bound variables leave a variable one value or few."""
         return any(
             name in names and all(n in bound for n in names if n != name) for names in self._pinned
         )

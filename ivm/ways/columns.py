@@ -222,9 +222,7 @@ class ColumnJoin:
         return self._bound.intersection(source.places)
 
     def _rows_of(self, source: Source, names: Sequence[str]) -> np.ndarray:
-        """Return the columns of some variables, in the rows of an atom that pass its own
-        conditions.
-        """
+        """Return the columns of some variables in the rows of an atom that pass its conditions."""
         own = [c for c in self._given if c.names <= source.places.keys()]
         columns = frozenset(names).union(*(c.names for c in own))
         return np.concatenate(

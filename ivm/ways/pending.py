@@ -149,9 +149,7 @@ class PendingRows(dict[str, list[Edits]]):
             yield from self._composed(view, [(np.broadcast_to(action[:1], rows.shape[1]), rows)])
 
     def _spill(self, view: str) -> None:
-        """Add up the edits of each key of a view; if many are left, write them, except one, as a
-        run.
-        """
+        """Add up the edits of each key of a view; if many are left, write all but one as a run."""
         parts, layout = self[view], self._installed.layouts[view]
         if layout.fold and layout.fold.state.kind == INVERTED:
             count = sum(len(actions) for actions, _ in parts)

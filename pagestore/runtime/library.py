@@ -74,9 +74,7 @@ def missing() -> str:
 
 
 def loaded(path: Path) -> Any:
-    """Load the module in a library; return None if there is none, or none that this Python can
-    load.
-    """
+    """Load the module in a library; return None if there is none that this Python can load."""
     if not path.exists():
         return None
     loader = ExtensionFileLoader("_kernels", str(path))

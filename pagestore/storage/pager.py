@@ -438,15 +438,11 @@ class Pager:
         )
 
     def has_taken(self, n: int) -> bool:
-        """Return whether the transaction has taken n pages, one after the other, and given none
-        back.
-        """
+        """Return whether the transaction has taken n adjacent pages, and given none back."""
         return self._position - self._start == n and not (self._consumed or self._released)
 
     def taken(self) -> int:
-        """Return how many pages were handed out, an upper bound of those that the transaction
-        keeps.
-        """
+        """Return how many pages were handed out, an upper bound of those the transaction keeps."""
         before = sum(map(len, self._consumed)) if self._consumed else 0
         return before + self._position - self._start
 

@@ -38,9 +38,7 @@ def sync_data(fd: int) -> None:
 
 
 def allocate(fd: int, offset: int, count: int) -> None:
-    """Allocate `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as
-    it was.
-    """
+    """Allocate `count` bytes at `offset`, growing the file; OSError(ENOSPC) leaves it unchanged."""
     size = os.fstat(fd).st_size
     try:
         if hasattr(os, "posix_fallocate"):
@@ -55,9 +53,7 @@ def allocate(fd: int, offset: int, count: int) -> None:
 
 
 def _write_zeros(fd: int, begin: int, end: int) -> None:
-    """Write zeros after a file's end: without them a full disk would show only when a page is
-    written.
-    """
+    """Write zeros after a file's end, without which a full disk would show only at later writes."""
     while begin < end:
         begin += os.pwrite(fd, ZEROS[: end - begin], begin)
 
@@ -123,9 +119,7 @@ def wake(address: int) -> None:
 
 
 def file_system(fd: int) -> int:
-    """Return Linux's number of the kind of file system that an open file is on; 0 if it is not
-    known.
-    """
+    """Return Linux's number of the kind of file system of an open file; 0 if it is not known."""
     about = ctypes.create_string_buffer(_STATFS)
     if sys.platform != "linux" or _libc.fstatfs(ctypes.c_int(fd), about):
         return 0
@@ -144,9 +138,7 @@ def told(error: OSError) -> OSError:
 
 
 def in_words(error: OSError) -> str:
-    """Say what the system refused, for which file, and what helps; return the text of any other
-    error.
-    """
+    """Say what the system refused, for which file, and what helps; else return the error's text."""
     if error.errno is None or not isinstance(error.filename, str | bytes | os.PathLike):
         return str(error)
     name = os.fsdecode(error.filename)

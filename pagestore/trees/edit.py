@@ -276,9 +276,7 @@ class Share(NamedTuple):
 def _descend(
     pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int
 ) -> tuple[Tree, list[Edits], Edits]:
-    """Apply edits in one descent; return the new tree, the edits left over, and the effective
-    delta.
-    """
+    """Apply edits in one descent; return the new tree, edits left over, and the effective delta."""
     slots, starts = _cut(pager, tree, edits)
     parts = _parts(pager, tree, actions, edits, starts)
     try:
@@ -307,9 +305,7 @@ def _descend(
 
 
 def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
-    """Return the root entries and the edits at which the parts of a batch begin, each list with
-    its end.
-    """
+    """Return the root entries and edits where a batch's parts begin, each list with its end."""
     n = edits.shape[1]
     # if each holds as many records as it can
     pages = min(n, tree.count // (2 * pager.pages.page_words))

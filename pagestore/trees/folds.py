@@ -137,9 +137,7 @@ class RangeFold:
 
 
 def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:
-    """Count the records below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count)
-    each.
-    """
+    """Count the records below each of keys[m, n] (or of prefixes): int64[n]. O(log count) each."""
     none = np.zeros((0, keys.shape[1]), np.int64)
     below: np.ndarray = fold_many(pages, tree, count_rows(tree), none, keys).words[0]
     return below

@@ -333,9 +333,7 @@ class Committer:
                 self.file_lock.busy = made != self.made and self.file_lock.held
 
     def _sync_slot(self, slot: bytes, sequence: int, format_: int) -> None:
-        """Make the commits of a sequence durable, by steps 3 to 5; before, the file had some
-        format.
-        """
+        """Make a sequence's commits durable, by steps 3 to 5; before, the file had some format."""
         file, last = self.mapping.file, self._slotted
         if self.sync == "full":
             file.fdatasync()

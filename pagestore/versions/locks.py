@@ -310,9 +310,7 @@ class FileLock:
         return self.file.locked(QUEUE_LOCK, QUEUE_END) is not None
 
     def must_pass_on(self) -> bool:
-        """Return whether others wait for the lock, and this handle may not take it before them
-        any more.
-        """
+        """Return whether others wait for the lock and this handle may no longer go before them."""
         now = time.monotonic()
         if now < self.look or self.is_awaited():
             return now >= self.look
@@ -482,9 +480,7 @@ class WriterQueue:
 
     @property
     def holder(self) -> Writer | None:
-        """The lock that is held, if any: the first in the queue, after removing those that have
-        ended.
-        """
+        """The lock that is held, if any: the first in the queue, once ended ones are removed."""
         while True:
             try:
                 first = self.queue[0]
