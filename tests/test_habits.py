@@ -339,7 +339,8 @@ def dead_links(text: str, file: Path) -> list[str]:
     )  # as long, for the numbers of lines
     complaints = []
     for link in LINK.finditer(shown):
-        target = file.parent / link[1]
+        # what is in changes/ becomes a part of CHANGELOG.md
+        target = (ROOT if file.parent == ROOT / "changes" else file.parent) / link[1]
         where = f"{file.relative_to(ROOT)}:{text.count(chr(10), 0, link.start()) + 1}"
         if not target.exists():
             complaints.append(f"{where}: there is no {link[1]}; correct the link or remove it")
@@ -493,6 +494,14 @@ def wrong_status(text: str, numbers: set[int]) -> str | None:
     if (status[2] and not later) or not all(int(status[1]) < n and n in numbers for n in later):
         return "name the later decision that replaced or extended it"
     return None
+
+
+def test_entries_of_the_next_release_say_their_kind() -> None:
+    """towncrier passes over a file of another name."""
+    names = [path.name for path in (ROOT / "changes").glob("*")]
+    refuse(
+        [name for name in names if not re.fullmatch(r"\+[\w-]+\.(added|changed|fixed)\.md", name)]
+    )
 
 
 def test_decisions_have_a_date_and_a_status() -> None:

@@ -1,7 +1,7 @@
 """What others write down: names, commands and the first bytes of a store. None of it changes
 unnoticed.
 
-Whoever changes one of these lists writes the change into CHANGELOG.md.
+Whoever changes one of these lists writes an entry of the next release (CONTRIBUTING.md).
 """
 
 import importlib
