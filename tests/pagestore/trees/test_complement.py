@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagestore.errors import MissingError, OrderError
+from pagestore.errors import MissingError, OrderError, SchemaError
 from pagestore.pages.operators import CHECKSUM, COUNT
 from pagestore.trees.build import bulk
-from pagestore.trees.compare import Complement, accountable, accounted, subset
+from pagestore.trees.compare import Complement, accountable, accounted, pays, subset
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
 from tests.support.programs.amounts import times
@@ -90,3 +90,17 @@ def test_checksums_tell_a_subset(seed, n, m, is_part):
     assert accounted(pager.pages, t, pager.pages, s, missing) == subset(
         pager.pages, t, pager.pages, s
     )
+
+
+def test_rows_of_another_width_are_refused():
+    pager = MemoryPager(4096, 1 << 12)
+    with pytest.raises(SchemaError, match=r"a tree of 1 columns is built of int64\[1, 3\]"):
+        bulk(pager, SPEC, [np.zeros((2, 3), np.int64)])
+
+
+def test_probes_pay_where_little_is_missing():
+    """A missing record costs two probes for each doubling of the gap: nearly all must be there."""
+    assert pays(1_000_000, 999_990)
+    assert not pays(1_000_000, 500_000)
+    assert not pays(1_000_000, 999_990, 100)  # beside a pass over 100 records
+    assert not pays(10, 11)  # what is not a subset

@@ -7,7 +7,7 @@ import pagestore
 from pagestore.errors import SchemaError
 from pagestore.pages.operators import MAX, SUM
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
-from pagestore.trees.read import read
+from pagestore.trees.read import RecordFinder, read
 from pagestore.trees.tree import Spec
 
 SUMS = [f"sum:c{i}" for i in range(60)]
@@ -58,6 +58,10 @@ def test_the_widest_records(tmp_path, page_size, keys, folds):
         snapshot = store.snapshot()
         found = read(snapshot.pages, snapshot.tree("$wide"))
         assert [*map(tuple, found.T.tolist())] == sorted(expected.values())
+        finder = RecordFinder(snapshot.pages, snapshot.tree("$wide"))
+        for row in rows.T.tolist()[::7]:
+            there = expected.get(tuple(row[:keys]))
+            assert finder.find(tuple(row[:keys])) == (there and there[keys:])
 
 
 @pytest.mark.parametrize("columns", [40, 48, 56, 64])
