@@ -45,6 +45,9 @@ from ivm.terms.decimals import as_decimal, checked
 from ivm.terms.operands import shown
 from ivm.terms.readings import EXACT
 
+_ITEM = r'\s*"(?:[^"\\]|\\.)*"\s*|(?:[^{},"\\]|\\.)+'
+_LIST = re.compile(rf"\{{(?:\s*|(?:{_ITEM})(?:,(?:{_ITEM}))*)\}}", re.DOTALL)
+
 
 class LongNumber(float):
     """A number of more digits than a decimal has, as a DOUBLE; as a decimal it is exact."""
@@ -205,6 +208,18 @@ def _listed(text: str) -> str:
     if not isinstance(json.loads(text), list):
         raise ValueError
     return text.strip()[1:-1]
+
+
+def list_items(text: str) -> list[str | None] | None:
+    """Return the items of a list as PostgreSQL writes it, `{a,"b,c",NULL}`; None for any other."""
+    if not _LIST.fullmatch(text):
+        return None
+    found = [
+        (quoted, re.sub(r"\\(.)", r"\1", item.strip()[quoted : -1 if quoted else None]))
+        for item in re.findall(_ITEM, text[1:-1] if text[1:-1].strip() else "")
+        for quoted in [item.lstrip().startswith('"')]
+    ]
+    return [None if item.upper() == "NULL" and not quoted else item for quoted, item in found]
 
 
 def _bytes(text: str) -> bytes:

@@ -18,6 +18,7 @@ from ivm.sql.dialects.operators import (
 )
 from ivm.sql.dialects.table import Meaning, duckdb, table
 from ivm.sql.errors import SqlError
+from ivm.sql.literals import list_items
 from ivm.terms.dialects import NAMED_READ, named_pieces
 
 SAME = """
@@ -358,9 +359,10 @@ def _of_json(node: exp.Expr) -> None:
 def _at_path(node: exp.Expr) -> exp.Expr:
     """`#>` and `#>>`, by a path '{a,b}'."""
     path = node.expression
-    if not isinstance(path, exp.Literal) or not re.fullmatch(r"\{[^{}]*\}", path.name):
+    names = list_items(path.name) if isinstance(path, exp.Literal) else None
+    if names is None or None in names:
         raise SqlError("a path in JSON is written out, as '{a,b}'", node)
-    steps = _steps([one.strip().strip('"') for one in path.name[1:-1].split(",")])
+    steps = _steps([one for one in names if one is not None])
     name = "json_extract_string" if isinstance(node, exp.JSONBExtractScalar) else "json_extract"
     return duckdb(f"{name}(:j, :p)", {"j": node.this, "p": steps})
 

@@ -85,7 +85,7 @@ STATEMENTS: dict[type[exp.Expr], set[str]] = {
     exp.AlterRename: {"this"}, exp.AddConstraint: {"expressions"},
     exp.PrimaryKey: {"expressions", "include"}, exp.ForeignKey: {"expressions", "reference"},
     exp.Reference: {"this"},
-    exp.UniqueColumnConstraint: {"this"}, exp.CheckColumnConstraint: {"this"},
+    exp.UniqueColumnConstraint: {"this", "include"}, exp.CheckColumnConstraint: {"this"},
     exp.PrimaryKeyColumnConstraint: {"include"},
     exp.Copy: {"this", "kind", "files", "params", "credentials"}, exp.Credentials: set(),
     exp.CopyParameter: {"this", "expression"},
@@ -108,6 +108,7 @@ WORDS = {
     "symmetric": "SYMMETRIC",
     "key_expressions": "USING KEY",
     "with_ties": "WITH TIES",
+    "locks": "FOR UPDATE or FOR SHARE",  # other dialects than its own do not write it
 }
 
 

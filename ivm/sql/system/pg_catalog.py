@@ -92,7 +92,8 @@ def _attributes(told: Told) -> list[Row]:
             type_ = postgres_type(c.type)
             found.append(
                 (oids[one.name], c.name, type_.oid, modifier(c.type), place, not c.nullable,
-                 c.name in one.defaults, type_.size, False, "", "", 0, 0, -1, True, 0, None)
+                 c.name in one.defaults, type_.size, False, "", "", 0, 0, -1, True, 0, None,
+                 "x" if type_.size == -1 else "p", "")
             )  # fmt: skip
     return found
 
@@ -146,7 +147,7 @@ def _indices(told: Told) -> list[Row]:
          " ".join(map(str, _places(table, one.columns))),
          _listed([0] * len(one.columns)), None,
          None, f"CREATE UNIQUE INDEX {one.name} ON {told.schema}.{table.name} USING btree "
-         f"({', '.join(one.columns)})")
+         f"({', '.join(one.columns)})", False)
         for table, one, oid in _constraints(told)
         if _has_index(one)
     ]  # fmt: skip
@@ -160,12 +161,12 @@ def _words() -> list[str]:
 def _types(_: Told) -> list[Row]:
     plain = [
         (t.oid, t.name, SYSTEM, OWNER, t.size, t.size in (1, 2, 4, 8), "b", t.category, ",", 0, 0,
-         t.array, False, 0, -1, 0, None, 0, True, 0)
+         t.array, False, 0, -1, 0, None, 0, True, 0, None)
         for t in TYPES
     ]  # fmt: skip
     lists = [
         (t.array, f"_{t.name}", SYSTEM, OWNER, -1, False, "b", "A", ",", 0, t.oid, 0, False, 0, -1,
-         0, None, 0, True, ARRAY_IN)
+         0, None, 0, True, ARRAY_IN, None)
         for t in TYPES
     ]  # fmt: skip
     return [*plain, *lists]
@@ -175,6 +176,50 @@ def _of_kind(told: Told, kind: str) -> list[Object]:
     return [one for one in told.objects if one.kind == kind]
 
 
+WITHOUT_ROWS = """
+pg_cast oid:BIGINT castsource:BIGINT casttarget:BIGINT castfunc:BIGINT
+pg_collation oid:BIGINT collname collnamespace:BIGINT collisdeterministic:BOOLEAN
+pg_conversion oid:BIGINT conname connamespace:BIGINT conforencoding:INTEGER contoencoding:INTEGER \
+    condefault:BOOLEAN
+pg_db_role_setting setdatabase:BIGINT setrole:BIGINT setconfig
+pg_default_acl oid:BIGINT defaclrole:BIGINT defaclnamespace:BIGINT defaclobjtype defaclacl
+pg_depend objid:BIGINT refobjid:BIGINT refobjsubid:INTEGER deptype classid:BIGINT \
+    refclassid:BIGINT objsubid:INTEGER
+pg_description objoid:BIGINT classoid:BIGINT objsubid:INTEGER description
+pg_enum oid:BIGINT enumtypid:BIGINT enumsortorder:DOUBLE enumlabel
+pg_event_trigger oid:BIGINT evtname evtevent evtowner:BIGINT evtenabled
+pg_extension oid:BIGINT extname extnamespace:BIGINT extversion extconfig:BIGINT[]
+pg_foreign_data_wrapper oid:BIGINT fdwname fdwowner:BIGINT fdwhandler fdwvalidator fdwacl \
+    fdwoptions
+pg_foreign_server oid:BIGINT srvname srvowner:BIGINT srvfdw:BIGINT srvoptions
+pg_foreign_table ftrelid:BIGINT ftserver:BIGINT ftoptions
+pg_inherits inhrelid:BIGINT inhparent:BIGINT inhseqno:INTEGER inhdetachpending:BOOLEAN
+pg_language oid:BIGINT lanname lanowner:BIGINT lanispl:BOOLEAN
+pg_locks locktype database:BIGINT relation:BIGINT pid:INTEGER mode granted:BOOLEAN
+pg_operator oid:BIGINT oprname oprnamespace:BIGINT oprleft:BIGINT oprright:BIGINT
+pg_policy oid:BIGINT polname polrelid:BIGINT polpermissive:BOOLEAN polroles polcmd polqual \
+    polwithcheck
+pg_proc oid:BIGINT proname pronamespace:BIGINT proowner:BIGINT prolang:BIGINT prokind \
+    prorettype:BIGINT proargtypes proargnames proargmodes proallargtypes proargdefaults \
+    provariadic:BIGINT proretset:BOOLEAN pronargs:INTEGER prosrc
+pg_publication oid:BIGINT pubname puballtables:BOOLEAN
+pg_publication_namespace pnpubid:BIGINT pnnspid:BIGINT
+pg_publication_rel prpubid:BIGINT prrelid:BIGINT prqual prattrs
+pg_range rngtypid:BIGINT rngsubtype:BIGINT
+pg_rewrite oid:BIGINT ev_class:BIGINT rulename ev_type
+pg_rules schemaname tablename rulename definition
+pg_sequence seqrelid:BIGINT seqtypid:BIGINT seqstart:BIGINT
+pg_shdescription objoid:BIGINT classoid:BIGINT description
+pg_stat_activity datid:BIGINT datname pid:INTEGER usename application_name state query
+pg_stat_all_tables relid:BIGINT schemaname relname n_live_tup:BIGINT n_dead_tup:BIGINT
+pg_stat_database datid:BIGINT datname numbackends:INTEGER
+pg_stat_user_tables relid:BIGINT schemaname relname n_live_tup:BIGINT n_dead_tup:BIGINT
+pg_statistic_ext oid:BIGINT stxrelid:BIGINT stxnamespace:BIGINT stxname stxkind \
+    stxstattarget:INTEGER
+pg_trigger oid:BIGINT tgrelid:BIGINT tgname tgenabled tgisinternal:BOOLEAN tgparentid:BIGINT \
+    tgfoid:BIGINT tgtype:INTEGER
+pg_ts_config oid:BIGINT cfgname cfgnamespace:BIGINT cfgowner:BIGINT
+"""  # relations that never have any here, each with its columns
 _OID = "oid:BIGINT"
 RELATIONS: Relations = {
     "pg_namespace": (
@@ -198,7 +243,7 @@ RELATIONS: Relations = {
         "attrelid:BIGINT attname atttypid:BIGINT atttypmod:INTEGER attnum:INTEGER "
         "attnotnull:BOOLEAN atthasdef:BOOLEAN attlen:INTEGER attisdropped:BOOLEAN attidentity "
         "attgenerated attcollation:BIGINT attndims:INTEGER attstattarget:INTEGER "
-        "attislocal:BOOLEAN attinhcount:INTEGER attacl",
+        "attislocal:BOOLEAN attinhcount:INTEGER attacl attstorage attcompression",
         _attributes,
     ),
     "pg_attrdef": ("adrelid:BIGINT adnum:INTEGER adbin", _defaults),
@@ -213,14 +258,15 @@ RELATIONS: Relations = {
         "indexrelid:BIGINT indrelid:BIGINT indnatts:INTEGER indnkeyatts:INTEGER "
         "indisunique:BOOLEAN indisprimary:BOOLEAN indisexclusion:BOOLEAN indimmediate:BOOLEAN "
         "indisclustered:BOOLEAN indisvalid:BOOLEAN indcheckxmin:BOOLEAN indisready:BOOLEAN "
-        "indislive:BOOLEAN indisreplident:BOOLEAN indkey indoption:BIGINT[] indexprs indpred definition",
+        "indislive:BOOLEAN indisreplident:BOOLEAN indkey indoption:BIGINT[] indexprs indpred definition "
+        "indnullsnotdistinct:BOOLEAN",
         _indices,
     ),
     "pg_type": (
         f"{_OID} typname typnamespace:BIGINT typowner:BIGINT typlen:INTEGER typbyval:BOOLEAN "
         "typtype typcategory typdelim typrelid:BIGINT typelem:BIGINT typarray:BIGINT "
         "typnotnull:BOOLEAN typbasetype:BIGINT typtypmod:INTEGER typcollation:BIGINT typdefault "
-        "typndims:INTEGER typisdefined:BOOLEAN typinput:BIGINT",
+        "typndims:INTEGER typisdefined:BOOLEAN typinput:BIGINT typacl",
         _types,
     ),
     "pg_am": (
@@ -268,42 +314,6 @@ RELATIONS: Relations = {
     ),
     "pg_settings": ("name setting", lambda told: sorted(VALUES.items())),
     "pg_tablespace": (f"{_OID} spcname", lambda told: [(1663, "pg_default")]),
-    "pg_collation": (f"{_OID} collname collnamespace:BIGINT collisdeterministic:BOOLEAN", None),
-    "pg_description": ("objoid:BIGINT classoid:BIGINT objsubid:INTEGER description", None),
-    "pg_enum": (f"{_OID} enumtypid:BIGINT enumsortorder:DOUBLE enumlabel", None),
-    "pg_extension": (
-        f"{_OID} extname extnamespace:BIGINT extversion extconfig:BIGINT[]", None
-    ),
-    "pg_inherits": (
-        "inhrelid:BIGINT inhparent:BIGINT inhseqno:INTEGER inhdetachpending:BOOLEAN", None
-    ),
-    "pg_policy": (
-        f"{_OID} polname polrelid:BIGINT polpermissive:BOOLEAN polroles polcmd polqual "
-        "polwithcheck",
-        None,
-    ),
-    "pg_proc": (
-        f"{_OID} proname pronamespace:BIGINT proowner:BIGINT prolang:BIGINT prokind "
-        "prorettype:BIGINT proargtypes proargnames proargmodes proallargtypes proargdefaults "
-        "provariadic:BIGINT proretset:BOOLEAN pronargs:INTEGER prosrc",
-        None,
-    ),
-    **dict.fromkeys(
-        ("pg_stat_all_tables", "pg_stat_user_tables"),
-        ("relid:BIGINT schemaname relname n_live_tup:BIGINT n_dead_tup:BIGINT", None),
-    ),
-    "pg_stat_activity": (
-        "datid:BIGINT datname pid:INTEGER usename application_name state query", None
-    ),
-    "pg_stat_database": ("datid:BIGINT datname numbackends:INTEGER", None),
-    "pg_locks": ("locktype database:BIGINT relation:BIGINT pid:INTEGER mode granted:BOOLEAN", None),
-    "pg_language": (f"{_OID} lanname lanowner:BIGINT lanispl:BOOLEAN", None),
-    "pg_operator": (f"{_OID} oprname oprnamespace:BIGINT oprleft:BIGINT oprright:BIGINT", None),
-    "pg_cast": (f"{_OID} castsource:BIGINT casttarget:BIGINT castfunc:BIGINT", None),
-    "pg_rules": ("schemaname tablename rulename definition", None),
-    "pg_event_trigger": (f"{_OID} evtname evtevent evtowner:BIGINT evtenabled", None),
-    "pg_foreign_server": (f"{_OID} srvname srvowner:BIGINT srvfdw:BIGINT srvoptions", None),
-    "pg_foreign_table": ("ftrelid:BIGINT ftserver:BIGINT ftoptions", None),
     "pg_index_keys": (
         "place indexrelid:BIGINT n:INTEGER x:INTEGER name",
         lambda told: [
@@ -317,24 +327,6 @@ RELATIONS: Relations = {
         "word catcode catdesc",
         lambda told: [(word, "U", "unreserved") for word in _words()],
     ),
-    "pg_publication": (f"{_OID} pubname puballtables:BOOLEAN", None),
-    "pg_publication_namespace": ("pnpubid:BIGINT pnnspid:BIGINT", None),
-    "pg_publication_rel": ("prpubid:BIGINT prrelid:BIGINT prqual prattrs", None),
-    "pg_range": ("rngtypid:BIGINT rngsubtype:BIGINT", None),
-    "pg_rewrite": (f"{_OID} ev_class:BIGINT rulename ev_type", None),
-    "pg_depend": (
-        "objid:BIGINT refobjid:BIGINT refobjsubid:INTEGER deptype classid:BIGINT "
-        "refclassid:BIGINT objsubid:INTEGER",
-        None,
-    ),
-    "pg_sequence": ("seqrelid:BIGINT seqtypid:BIGINT seqstart:BIGINT", None),
-    "pg_shdescription": ("objoid:BIGINT classoid:BIGINT description", None),
-    "pg_statistic_ext": (
-        f"{_OID} stxrelid:BIGINT stxnamespace:BIGINT stxname stxkind stxstattarget:INTEGER", None
-    ),
-    "pg_trigger": (
-        f"{_OID} tgrelid:BIGINT tgname tgenabled tgisinternal:BOOLEAN tgparentid:BIGINT "
-        "tgfoid:BIGINT tgtype:INTEGER",
-        None,
-    ),
+    **{name: (columns, None) for name, columns in (
+        line.split(maxsplit=1) for line in WITHOUT_ROWS.strip().splitlines())},
 }  # fmt: skip

@@ -4,12 +4,11 @@ relations here.
 
 from __future__ import annotations
 
-import csv
-import re
 from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from ivm.sql.literals import list_items
 from ivm.sql.naming.names import output_name
 from ivm.sql.system.objects import DIALECT
 from ivm.sql.system.postgres_types import ARRAY_IN, NUMERIC, TYPES
@@ -18,16 +17,18 @@ from ivm.sql.system.session import BESIDE
 
 TRUE = (
     "pg_table_is_visible pg_type_is_visible pg_function_is_visible pg_operator_is_visible "
+    "pg_conversion_is_visible pg_ts_config_is_visible "
     "has_table_privilege has_schema_privilege has_database_privilege has_any_column_privilege"
 )
 NOTHING = (
     "obj_description col_description shobj_description pg_get_triggerdef pg_tablespace_location "
     "pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_get_partkeydef pg_get_function_result"
 )
+ZERO = "pg_stat_get_numscans pg_relation_size pg_table_size pg_total_relation_size pg_database_size"
 FIRST = "pg_get_expr quote_ident pg_get_ruledef"  # which are their first argument
-NULLS = ("reloptions", "relacl", "nspacl", "datacl", "attacl", "polroles", "prattrs", "stxkind")
+NULLS = ("reloptions", "relacl", "nspacl", "datacl", "attacl", "polroles", "prattrs", "stxkind",
+         "typacl", "defaclacl", "fdwacl", "fdwoptions", "setconfig")  # fmt: skip
 TEXT = exp.DataType.build("TEXT")
-PLAIN_LIST = re.compile(r"\{([^{}]*)\}")  # as PostgreSQL writes a list of texts or numbers
 
 
 def _length(items: exp.Expr) -> exp.Expr:
@@ -50,10 +51,8 @@ def _looked_up(table: str, key: str, value: str, what: exp.Expr) -> exp.Expr:
 
     Its columns are named anew, so that those of the question keep their meaning.
     """
-    named = [
-        exp.alias_(exp.column(key), "system_key"),
-        exp.alias_(exp.column(value), "system_value"),
-    ]
+    columns = {"system_key": key, "system_value": value}
+    named = [exp.alias_(exp.column(column), name) for name, column in columns.items()]
     relation = exp.to_table(f"pg_catalog.{table}")
     relation.meta[DIALECT] = "postgres"
     inner = exp.select(*named).from_(relation, copy=False).subquery("system_rows", copy=False)
@@ -103,23 +102,12 @@ CALLS: dict[str, Callable[..., exp.Expr]] = {
     "pg_size_pretty": lambda *_: _text("0 bytes"),
     "array_lower": lambda *_: exp.Literal.number(1),
     "array_upper": lambda first, *_: _length(first),
-    **dict.fromkeys(
-        (
-            "pg_stat_get_numscans",
-            "pg_relation_size",
-            "pg_table_size",
-            "pg_total_relation_size",
-            "pg_database_size",
-        ),
-        lambda *_: exp.Literal.number(0),
-    ),
+    **dict.fromkeys(ZERO.split(), lambda *_: exp.Literal.number(0)),
     "format_type": _format_type,
     "pg_get_indexdef": lambda oid, *more: _of_index(oid, *more[:1]),
     "pg_get_constraintdef": lambda oid, *_: _looked_up("pg_constraint", "oid", "definition", oid),
     "pg_get_viewdef": lambda oid, *_: _looked_up("pg_class", "oid", "definition", oid),
-    "pg_partition_ancestors": lambda oid, *_: exp.Cast(
-        this=oid.copy(), to=exp.DataType.build("BIGINT")
-    ),
+    "pg_partition_ancestors": lambda oid, *_: exp.cast(oid.copy(), "BIGINT"),
     "to_regtype": lambda name: _looked_up("pg_type", "typname", "oid", name),
     "to_regclass": lambda name: _looked_up("pg_class", "relname", "oid", name),
 }
@@ -128,6 +116,12 @@ NAMES = {
     "regnamespace": ("pg_namespace", "nspname"), "regproc": ("pg_proc", "proname"),
     "regrole": ("pg_roles", "rolname"),
 }  # fmt: skip
+ALONE = CALLS.keys() - {"array_lower", "array_upper"}  # asked without a relation, too
+OF_KEY = {
+    "generate_subscripts": "n",
+    "unnest": "x",
+    "_pg_expandarray": "x",
+}  # a row for each column
 PLAIN = {"name": "TEXT", "oid": "BIGINT", '"char"': "TEXT", "char": "TEXT"}
 
 
@@ -138,14 +132,16 @@ def simplify(node: exp.Expr, nodes: Sequence[exp.Expr]) -> None:
             _cast(part)
         elif isinstance(part, exp.Table) and part.this.name.lower() == "pg_get_keywords":
             part.set("this", exp.to_identifier("pg_get_keywords"))
-    if not any(is_system(part) for part in node.find_all(exp.Table)):
+    tables, calls = node.find_all(exp.Table), node.find_all(exp.Anonymous)
+    if not any(map(is_system, tables)) and all(c.name.lower() not in ALONE for c in calls):
         return
     node.meta[BESIDE] = True
     for part in [*node.find_all(exp.Dot)]:
         _part_of_key(part)
     for part in [*node.find_all(exp.Anonymous)]:
-        if part.name.lower() == "_pg_expandarray":
-            _key_of(part, "x")
+        of_index = any(given.name.lower() == "indkey" for given in part.expressions)
+        if of_index and (column := OF_KEY.get(part.name.lower())):
+            _key_of(part, column)
         else:
             _split(part)
     for select in [*node.find_all(exp.Select)][::-1]:  # what is within another before it
@@ -225,8 +221,10 @@ def _key_of(call: exp.Expr, part: str) -> None:
 
 
 def _is_null(node: exp.Expr) -> bool:
-    """Return whether a value follows from options or rights, which nothing here has."""
-    return any(column.name.lower() in NULLS for column in node.find_all(exp.Column))
+    """Return whether a value is null, or follows from options or rights, which nothing here has."""
+    return isinstance(node.unnest().this, exp.Null) or any(
+        column.name.lower() in NULLS for column in node.find_all(exp.Column)
+    )
 
 
 def _items(node: exp.Cast) -> list[exp.Expr] | None:
@@ -234,10 +232,9 @@ def _items(node: exp.Cast) -> list[exp.Expr] | None:
     types = node.to.expressions
     if not node.to.is_type(exp.DataType.Type.ARRAY) or not types or not node.this.is_string:
         return None
-    if not (plain := PLAIN_LIST.fullmatch(node.this.name)):
+    if (values := list_items(node.this.name)) is None:
         return None
-    values = next(csv.reader([plain[1]], skipinitialspace=True, escapechar="\\"), [])
-    shown = [exp.null() if item == "NULL" else _text(item) for item in values]
+    shown = [exp.null() if item is None else _text(item) for item in values]
     return [exp.cast(item, types[0].copy()) for item in shown]
 
 
@@ -282,11 +279,8 @@ def _meaning(node: exp.Cast) -> exp.Expr | None:
         if plain.isdigit():
             return exp.Literal.number(int(plain))
         return _looked_up(table, name, "oid", _text(plain))
-    if isinstance(node.parent, exp.Cast) and node.parent.to.sql().upper() in (
-        "OID",
-        "BIGINT",
-        "INT",
-    ):
+    outer = node.parent
+    if isinstance(outer, exp.Cast) and outer.to.sql().upper() in ("OID", "BIGINT", "INT"):
         return given
     return _looked_up(table, "oid", name, given)
 

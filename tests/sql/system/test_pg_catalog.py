@@ -5,7 +5,8 @@ from typing import Any
 import ivm
 
 TABLES = """
-    CREATE TABLE orders (id INT PRIMARY KEY, name TEXT NOT NULL, cents DECIMAL(10,2), tags TEXT[], UNIQUE (name));
+    CREATE TABLE orders (id INT PRIMARY KEY, name TEXT NOT NULL, cents DECIMAL(10,2), tags TEXT[],
+        CONSTRAINT pair UNIQUE (name, cents));
     CREATE TABLE item (id INT PRIMARY KEY, o INT REFERENCES orders (id));
     CREATE MATERIALIZED VIEW spent AS SELECT name, sum(cents) AS total FROM orders GROUP BY name
 """
@@ -41,12 +42,28 @@ ASKED: list[tuple[str, list[tuple[Any, ...]]]] = [
      [("ivm", "UTF8", None)]),
     ("SELECT '16384'::regclass + 0", [(16384,)]),
     ("SELECT relhastriggers FROM pg_class WHERE relkind = 'r' ORDER BY relname", [(True,), (True,)]),
+    ("""SELECT con.conname, unnest(i.indkey) AS column, generate_subscripts(i.indkey, 1) AS ord FROM
+        pg_catalog.pg_constraint con JOIN pg_catalog.pg_index i ON con.conindid = i.indexrelid AND
+        NOT i.indnullsnotdistinct WHERE con.contype <> 'f' ORDER BY 1, 3""",
+     [("item_pkey", 1, 1), ("orders_pkey", 1, 1), ("pair", 2, 1), ("pair", 3, 2)]),
+    ("SELECT a.attstorage, a.attcompression FROM pg_attribute a WHERE attname IN ('o', 'tags') ORDER BY 1",
+     [("p", ""), ("x", "")]),
+    ("""SELECT array_to_string(ARRAY(SELECT e.enumlabel FROM pg_enum e WHERE e.enumtypid = t.oid), ' '),
+        array_to_string(t.typacl, ' ') FROM pg_type t WHERE typname = 'int4'""", [(None, None)]),
+    *((f"SELECT oid FROM pg_catalog.{name}", []) for name in (
+        "pg_conversion", "pg_default_acl", "pg_foreign_data_wrapper", "pg_ts_config")),
+    ("SELECT setconfig FROM pg_db_role_setting", []),
+    ("SELECT to_regclass('orders') IS NULL, to_regclass('none') IS NULL", [(False, True)]),
+    ("SELECT pg_size_pretty(pg_total_relation_size('orders'))", [("0 bytes",)]),
+    ("""SELECT '{"a,b": 3}'::json #>> '{"a,b"}', '{"c": [5, 6]}'::json #>> '{c, 1}'""", [("3", "6")]),
+    ("""SELECT '{ a ,"b,\\"c{", NULL, "NULL"}'::text[]""", [(["a", 'b,"c{', None, "NULL"],)]),
+    ("SELECT '{}'::int[], '{1,2}'::int[]", [([], [1, 2])]),
 ]  # fmt: skip
 
 
 def test_psql_and_drivers_find_what_they_ask() -> None:
     ws = ivm.open(":memory:")
-    ws.sql(TABLES)
+    ws.sql(TABLES, dialect="postgres")
     for text, rows in ASKED:
         found = ws.sql(text, dialect="postgres")
         assert found is not None and [*found] == rows, text
