@@ -133,8 +133,8 @@ def draw_scan_tree() -> str:
     folded = [page.nodes[k].fold for k in nodes] + [page.rows[i][-1] for i in entries]
     assert max(folded) == greatest
     return _drawn(
-        f"The greatest sale of region {REGION}, {greatest:,}, of {len(places)} records: what is marked "
-        f"is folded, {len(nodes)} node instead of {len(places) - len(entries)} records",
+        f"The greatest sale of region {REGION} is {greatest:,}: marked is what is folded, "
+        f"{len(nodes)} node for {len(places) - len(entries)} of {len(places)} records",
         page,
         lambda row: "({}, {}, {})  {:,}".format(*row),
         lambda node: f"{node.fold:,}",
