@@ -27,6 +27,11 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "CELLS",
         "what cells hold and are sent, against what their shares predict",
     ),
+    "churn": (
+        "benchmarks.proof",
+        "CHURN",
+        "whether intervals, file and transactions stay alike while edges go and come",
+    ),
     "clients": (
         "benchmarks.clients",
         "CLIENTS",

@@ -3,7 +3,8 @@ against the data, and probing beside matching.
 
     operations <= C * granularity * (1 + distance) * log2(rows)
 
-`python -m benchmarks proof docs` draws the pictures and prints the tables.
+`python -m benchmarks proof docs` draws the pictures and prints the tables; `python -m benchmarks
+churn GRAPH` tells whether the intervals of a graph's triangles stay as many while edges go and come.
 """
 
 import argparse
@@ -35,6 +36,9 @@ WAYS: dict[Way, str] = {
     "match": "matched",
     "auto": "auto: turned from probing to matching",
 }
+OUT = 1000  # edges of a graph that are out while others go and come
+TENTHS = 10
+FLAT = 1.3  # what the last tenth of many transactions may be of the first
 TIMES = 15  # that an edge goes and comes back
 DECLARED = """
     a(x) -> int(x).  e(x, y) -> int(x), int(y).  h(x, y) -> int(x), int(y).
@@ -291,6 +295,53 @@ def draw(options: argparse.Namespace) -> int:
     return 0
 
 
+def churned(
+    edges: np.ndarray, transactions: int, workspace: ivm.Workspace
+) -> Iterator[tuple[int, int]]:
+    """Take a random edge out, or put one of those that are out back, in turns; after each
+    transaction yield its operations and its nanoseconds of processor time.
+
+    `edges` are int64[2, n]; the first OUT of them are out before.
+    """
+    random = np.random.default_rng(8)
+    parts = [*range(OUT)], [*range(OUT, edges.shape[1])]  # the edges that are out, and the others
+    for turn in range(transactions):
+        here, there = parts if turn % 2 else parts[::-1]
+        there.append(number := here.pop(int(random.integers(len(here)))))
+        row = edges[:, number]
+        began = time.process_time_ns()
+        (workspace.insert if turn % 2 else workspace.delete)("edge", [*row[:, None]])
+        spent = time.process_time_ns() - began
+        yield workspace.stats("q")["operations"], spent
+
+
+def churn(options: argparse.Namespace) -> int:
+    """Print, for each tenth of the transactions, the intervals, the file and what one took; return
+    1 if the last tenth has more intervals, bytes or operations than FLAT times the first's.
+    """
+    edges = read_graph(options.graph)
+    edges = edges[:, np.random.default_rng(9).permutation(edges.shape[1])]
+    family, count, rows = REAL["triangles"](edges), options.transactions // TENTHS, []
+    with tempfile.TemporaryDirectory() as name:
+        file, facts = Path(name) / "churn.pages", {"edge": [*edges[:, OUT:]]}
+        with workspace_with(file, family.declared, facts) as workspace:
+            workspace.install(family.rule, "rule", maintenance="match")
+            print(
+                f"{workspace.stats('q')['sensitivity_rows']:,} intervals of {facts['edge'][0].size:,} edges\n"
+            )
+            print("| transactions | intervals | file, bytes | operations | median, ms | mean, ms |")
+            print("|---|---|---|---|---|---|")
+            edits = churned(edges, count * TENTHS, workspace)
+            for tenth in range(TENTHS):
+                operations, spent = np.array([*islice(edits, count)]).T
+                intervals = workspace.stats("q")["sensitivity_rows"]
+                rows.append((intervals, file.stat().st_size, float(operations.mean())))
+                told = f"{intervals:,} | {rows[-1][1]:,} | {rows[-1][2]:,.1f}"
+                ms = f"{np.median(spent) / 1e6:.2f} | {spent.mean() / 1e6:.2f}"
+                print(f"| {(tenth + 1) * count:,} | {told} | {ms} |", flush=True)
+    return int(any(last > FLAT * first for first, last in zip(rows[0], rows[-1], strict=True)))
+
+
 EDITS = Picture(
     "One edit of a view of triangles", "edges of the graph, eight a vertex",
     "milliseconds; median and quartiles", logarithmic=True,
@@ -303,4 +354,8 @@ PROOF = Command(draw, {
     "out": {"type": Path, "help": "the folder of the pictures"},
     "--largest": {"type": int, "default": 6, "help": "the largest size, as a power of ten"},
     "--data": {"type": Path, "help": "a folder of graphs, as Parquet files with columns x and y"},
+})  # fmt: skip
+CHURN = Command(churn, {
+    "graph": {"type": Path, "help": "a Parquet file with columns x and y"},
+    "--transactions": {"type": int, "default": 100_000, "help": "that take an edge out or put one back"},
 })  # fmt: skip

@@ -5,6 +5,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ivm
@@ -13,6 +15,7 @@ from benchmarks import deltas, proof, trees
 from benchmarks.__main__ import main
 from benchmarks.families import MADE, REAL
 from benchmarks.picture import Picture
+from ivm.engine import sweep
 
 TESTS = Path(__file__).parents[2]
 PAGE = (TESTS.parent / "docs" / "proof.md").read_text()
@@ -125,6 +128,18 @@ def test_simulated_trees_write_what_changed():
     assert min(pages) == 1 and sum(pages) < 300 * 100 / 3
     waiting = cascading._waiting.values()
     assert max(map(len, waiting)) <= 100 and 0 < sum(map(len, waiting)) < 30_000
+
+
+def test_an_index_stays_as_large_while_edges_go_and_come(tmp_path, capsys, monkeypatch):
+    """The last tenth of the transactions is like the first; without sweeping it would not be."""
+    x, y = np.unique(np.random.default_rng(1).integers(0, 60, (2, 900)), axis=1)
+    pq.write_table(pa.table({"x": x, "y": y}), file := tmp_path / "graph.parquet")
+    monkeypatch.setattr(proof, "OUT", 200)
+    command = ["churn", str(file), "--transactions", "500"]
+    assert main(command) == 0
+    assert capsys.readouterr().out.count("\n| ") == 1 + proof.TENTHS
+    monkeypatch.setattr(sweep, "GROWN", 10**9)
+    assert main(command) == 1
 
 
 def test_one_command_draws_all_that_the_page_shows(tmp_path, capsys, monkeypatch):
