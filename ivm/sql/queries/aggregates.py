@@ -123,8 +123,11 @@ class Grouping(Group):
         if single and not builder.carried(body):
             builder.uses_one = self._dummy = True
             new = builder.variable(INTEGER, False)
-            body.literals.append(Atom(ONE, (new.term,)))
             assert isinstance(new.term, Var)
+            is_read = any(isinstance(one, Atom) for one in body.literals)
+            body.literals.append(
+                Define(new.term, Lit(0, "int64")) if is_read else Atom(ONE, (new.term,))
+            )
             body.columns[new.term.name] = new
             self.groups = [new]
         self.around = builder.carried(body, [one.term for one in self.groups])

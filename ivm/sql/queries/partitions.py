@@ -300,16 +300,16 @@ class Partition:
         """
         row, given = [*self.groups, *order], [] if isinstance(default.term, Lit) else [default]
         near, name = self._neighbours(order, [value, *given], back), self.builder.helper()
-        own, missing = slice(len(row)), Body()
+        columns, missing = slice(len(row)), Body()
         alone = self.builder.scan(near.rows, missing)
         if steps == 1:
-            moves, lacking = [*near.rows_found()], near.none(alone[own])
+            moves, lacking = [*near.rows_found()], near.none(alone[columns])
         else:
             far, body, none = near.together([near.away(steps)]), Body(), Body()
             moved = self.builder.scan(far, body)
             there = [*moved[: len(self.groups)], *moved[len(row) :]]
-            self.builder.scan(far, none, alone[own])
-            moves, lacking = [(moved[own], there, body)], [Not(tuple(none.literals))]
+            self.builder.scan(far, none, alone[columns])
+            moves, lacking = [(moved[columns], there, body)], [Not(tuple(none.literals))]
         for keys, there, body in moves:
             moved = self.builder.scan(near.rows, body, there)
             self.builder.rule(
@@ -318,7 +318,7 @@ class Partition:
         missing.literals += lacking
         table = replace(near.rows, columns=near.rows.columns[: len(row) + 1])
         filled = self._with_default(
-            name, table, (missing, alone[own]), alone[-1] if given else default
+            name, table, (missing, alone[columns]), alone[-1] if given else default
         )
         return self.builder.scan(filled, self.body, row)[-1]
 
@@ -351,9 +351,9 @@ class Partition:
         table = self._relation(self.body, [*names, "v"], [*row, value], len(row))
         inner = self.body.copy()
         inner.literals += inside
-        wanted = self._relation(inner, [*names, "place"], [*row, place], len(row))
+        places = self._relation(inner, [*names, "place"], [*row, place], len(row))
         there, found = Body(), builder.helper()
-        *keys, place = builder.scan(wanted, there)
+        *keys, place = builder.scan(places, there)
         moved = builder.scan(table, there, [*keys[:groups], place])[-1]
         builder.rule(Atom(found, tuple(v.term for v in keys), (moved.term,)), there)
         known = Table(found, table.columns, table.key, function=True)
