@@ -132,7 +132,14 @@ def _capital(text: str) -> str:
 
 def _capital_words(text: str) -> str:
     """PostgreSQL's initcap: words are letters and digits."""
-    return re.sub(r"[^\W_]+", lambda found: found[0][:1].upper() + found[0][1:].lower(), text)
+    return re.sub(
+        r"[^\W_]+", lambda found: _upper_letters(found[0][:1]) + found[0][1:].lower(), text
+    )
+
+
+def _upper_letters(text: str) -> str:
+    """PostgreSQL's upper: a letter whose capital would be several stays as it is."""
+    return "".join(one.upper() if len(one.upper()) == 1 else one for one in text)
 
 
 def _translated(text: str, old: str, new: str) -> str:
@@ -646,8 +653,7 @@ by_value("postgres:number", "float64 -> string?", c_number)
 by_value("sqlite:number", "float64 -> string?", sqlite_number)
 by_value("sqlite:decimal", "number -> string?", sqlite_decimal)
 by_value("spark:upper", "string -> string?", str.upper)
-by_value("postgres:upper", "string -> string?",
-    lambda text: "".join(one.upper() if len(one.upper()) == 1 else one for one in text))
+by_value("postgres:upper", "string -> string?", _upper_letters)
 by_value("sqlite:upper", "string -> string?",
     lambda text: re.sub("[a-z]+", lambda found: found[0].upper(), text))
 by_value("sqlite:lower", "string -> string?",

@@ -234,3 +234,15 @@ def test_a_constant_quotient_by_zero_that_is_tried_is_null() -> None:
 def test_json_of_a_struct_is_refused_since_spark_leaves_its_nulls_out() -> None:
     with ivm.open(":memory:", threads=1) as ws, pytest.raises(ivm.IvmError, match="keep its field"):
         ws.sql("SELECT to_json(named_struct('a', 1, 'b', NULL)) AS v", dialect="spark")
+
+
+def test_postgres_knows_no_line_through_points_that_do_not_vary() -> None:
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE t (id INT PRIMARY KEY, x DOUBLE, y DOUBLE)")
+        ws.sql("INSERT INTO t VALUES (1, 1, 2), (2, 1, 3)")
+        query = (
+            "SELECT corr(y, x), corr(x, y), regr_slope(y, x), regr_intercept(y, x), "
+            "regr_r2(y, x), regr_r2(x, y), initcap('ßa'), upper('ß') FROM t"
+        )
+        (row,) = ws.sql(query, dialect="postgres")
+        assert row == (None, None, None, None, None, 1.0, "ßa", "ß")

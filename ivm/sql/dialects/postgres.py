@@ -27,8 +27,8 @@ now clock_timestamp statement_timestamp transaction_timestamp
     sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh cot degrees radians
     char_length_ lower left right ltrim rtrim repeat_ reverse replace strpos starts_with split_part ascii chr md5
     regexp_replace make_timestamp make_time isfinite age
-    count sum avg stddev stddev_pop stddev_samp variance var_pop var_samp corr covar_pop covar_samp
-    regr_count regr_avgx regr_avgy regr_slope regr_intercept regr_r2 regr_sxx regr_sxy regr_syy
+    count sum avg stddev stddev_pop stddev_samp variance var_pop var_samp covar_pop covar_samp
+    regr_count regr_avgx regr_avgy regr_sxx regr_sxy regr_syy
     bool_and bool_or bit_and bit_or bit_xor array_agg percentile_cont percentile_disc mode any_value
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value grouping
     array_append array_prepend array_cat json_array_length generate_series unnest exists
@@ -123,6 +123,10 @@ CALLS: dict[str, Meaning] = {
     "json_build_array|jsonb_build_array(*a)": "json_array(*a)",
     "to_json|to_jsonb(x)": "to_json(:x)",
     # aggregates
+    **{f"{name}(y, x)": f"nullif({name}(:y, :x), CAST('nan' AS DOUBLE))"
+       for name in ("corr", "regr_slope", "regr_intercept")},
+    "regr_r2(y, x)": "CASE WHEN regr_sxx(:y, :x) > 0 THEN CASE WHEN regr_syy(:y, :x) > 0 "
+                     "THEN regr_r2(:y, :x) ELSE 1.0::DOUBLE END END",
     "min(x)": "min(:x)",
     "max(x)": "max(:x)",
     "every(x)": "bool_and(:x)",
