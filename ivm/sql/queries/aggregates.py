@@ -125,9 +125,8 @@ class Grouping(Group):
             new = builder.variable(INTEGER, False)
             assert isinstance(new.term, Var)
             is_read = any(isinstance(one, Atom) for one in body.literals)
-            body.literals.append(
-                Define(new.term, Lit(0, "int64")) if is_read else Atom(ONE, (new.term,))
-            )
+            none = Define(new.term, Lit(0, "int64"))
+            body.literals.append(none if is_read else Atom(ONE, (new.term,)))
             body.columns[new.term.name] = new
             self.groups = [new]
         self.around = builder.carried(body, [one.term for one in self.groups])
@@ -148,8 +147,7 @@ class Grouping(Group):
             left += [after.pop(name) for name in variables(before[-1]) if name in after]
         terms = [term for head in rule.heads for term in head.keys]
         terms += [term for fold in rule.folds for term in fold.args]
-        terms += [one.term for one in builder.identity(body)]
-        terms += [one.term for one in after.values()]
+        terms += [one.term for one in (*builder.identity(body), *after.values())]  # type: ignore[attr-defined]
         read = [name for term in terms for name in variables(term)]
         there, known = bound(before), builder.closure(body, read)
         read += sorted(there - known)

@@ -231,18 +231,15 @@ class Partition:
         """Return an aggregate of the rows of each group, which each row reads."""
         result, name = self.builder.variable(type_, False).term, self.builder.helper()
         assert isinstance(result, Var)
-        dummy = not groups
         inner = body.copy()
-        keys = [*groups]
-        if dummy:
-            keys = [self.builder.define(inner, Typed(Lit(0, "int64"), INTEGER, False))]
         fold = Fold(op, result.name, () if argument is None else (argument,))
-        self.builder.rule(Atom(name, tuple(k.term for k in keys), (result,)), inner, (fold,))
+        self.builder.rule(Atom(name, tuple(k.term for k in groups), (result,)), inner, (fold,))
         columns = tuple(
-            Column(f"g{n}", k.type, self.builder.may_be_null(inner, k)) for n, k in enumerate(keys)
+            Column(f"g{n}", k.type, self.builder.may_be_null(inner, k))
+            for n, k in enumerate(groups)
         )
-        table = Table(name, (*columns, Column("value", type_, False)), (*range(len(keys)),), True)
-        return self.builder.scan(table, self.body, [] if dummy else keys)[-1]
+        table = Table(name, (*columns, Column("value", type_, False)), (*range(len(groups)),), True)
+        return self.builder.scan(table, self.body, groups)[-1]
 
     def count(self) -> Typed:
         """Return the number of rows of the partition."""

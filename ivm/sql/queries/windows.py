@@ -240,11 +240,8 @@ class _Functions(Partition):
         """Read the first, the last or the n-th row of the frame."""
         value = self.builder.define(self.body, self.select.evaluate(function.this))
         last = isinstance(function, exp.LastValue)
-        if (
-            not isinstance(function, exp.NthValue)
-            and reaches_end(node, last)
-            and (order := self._sought_order())
-        ):
+        is_end = not isinstance(function, exp.NthValue) and reaches_end(node, last)
+        if is_end and (order := self._sought_order()):
             return self._outermost(value, order, last)
         low, high, exclude = self._frame(node)
         if exclude:
