@@ -116,12 +116,9 @@ NAMES = {
     "regnamespace": ("pg_namespace", "nspname"), "regproc": ("pg_proc", "proname"),
     "regrole": ("pg_roles", "rolname"),
 }  # fmt: skip
-ALONE = CALLS.keys() - {"array_lower", "array_upper"}  # asked without a relation, too
-OF_KEY = {
-    "generate_subscripts": "n",
-    "unnest": "x",
-    "_pg_expandarray": "x",
-}  # a row for each column
+OF_VALUES = {"array_lower", "array_upper", "pg_size_pretty", *FIRST.split()}
+ALONE = CALLS.keys() - OF_VALUES  # asked without a relation, too
+OF_KEY = {"generate_subscripts": "n", "unnest": "x", "_pg_expandarray": "x"}  # a row a column
 PLAIN = {"name": "TEXT", "oid": "BIGINT", '"char"': "TEXT", "char": "TEXT"}
 
 
