@@ -48,6 +48,11 @@ class Measured(NamedTuple):
     edit: float
     right: bool
 
+    @property
+    def times(self) -> float:
+        """How many times as long as DuckDB's answer installing takes."""
+        return self.installed / max(self.duck, DUCK_LEAST)
+
 
 def made(kind: str, scale: float) -> tuple[duckdb.DuckDBPyConnection, dict[str, str]]:
     """Return a DuckDB with the tables, and the queries by number. Raises SystemExit where the
@@ -130,17 +135,16 @@ def run(options: argparse.Namespace) -> int:
                 refused += 1
                 continue
             found.append(one)
-            times = one.installed / max(one.duck, DUCK_LEAST)
             wrong = "" if one.right else " **wrong**"
             print(
-                f"| {name} | {one.installed:.3g} | {one.duck:.3g} | {times:.3g} × | {one.edit:.3g}{wrong} |",
+                f"| {name} | {one.installed:.3g} | {one.duck:.3g} | {one.times:.3g} × | {one.edit:.3g}{wrong} |",
                 flush=True,
             )
-    ratios = sorted(one.installed / max(one.duck, DUCK_LEAST) for one in found)
+    ratios = sorted(one.times for one in found)
     edits = sorted(one.edit for one in found)
     right = sum(one.right for one in found)
     print(
-        f"\n{right} of {right + refused + sum(not one.right for one in found)} right, {refused} refused; "
+        f"\n{right} of {len(found) + refused} right, {refused} refused; "
         f"install: median {median(ratios):.3g} ×, worst {ratios[-1]:.3g} ×; "
         f"an edit: median {median(edits):.3g} ms, worst {edits[-1]:.3g} ms"
     )
