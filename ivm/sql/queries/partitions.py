@@ -312,11 +312,13 @@ class Partition:
             self.builder.rule(
                 Atom(name, tuple(v.term for v in keys), (moved[len(row)].term,)), body
             )
-        missing.literals += lacking
-        table = replace(near.rows, columns=near.rows.columns[: len(row) + 1])
-        filled = self._with_default(
-            name, table, (missing, alone[columns]), alone[-1] if given else default
-        )
+        empty, other = alone[-1] if given else default, self.builder.variable(default.type, True)
+        assert isinstance(other.term, Var)
+        missing.literals += [*lacking, Define(other.term, empty.term)]
+        self.builder.rule(Atom(name, tuple(v.term for v in alone[columns]), (other.term,)), missing)
+        *shown, last = near.rows.columns[: len(row) + 1]
+        last = replace(last, nullable=last.nullable or empty.nullable)
+        filled = Table(name, (*shown, last), (*range(len(row)),), function=True)
         return self.builder.scan(filled, self.body, row)[-1]
 
     def _outermost(self, value: Typed, order: list[Typed], last: bool) -> Typed:
@@ -353,28 +355,7 @@ class Partition:
         *keys, place = builder.scan(places, there)
         moved = builder.scan(table, there, [*keys[:groups], place])[-1]
         builder.rule(Atom(found, tuple(v.term for v in keys), (moved.term,)), there)
-        known = Table(found, table.columns, table.key, function=True)
-        same, missing, none, name = Body(), self.body.copy(), Body(), builder.helper()
-        *keys, moved = builder.scan(known, same)
-        builder.rule(Atom(name, tuple(v.term for v in keys), (moved.term,)), same)
-        builder.scan(known, none, row)
-        missing.literals.append(Not(tuple(none.literals)))
-        filled = self._with_default(name, table, (missing, row), default)
-        return builder.scan(filled, self.body, row)[-1]
-
-    def _with_default(
-        self, name: str, table: Table, missing: tuple[Body, list[Typed]], default: Typed
-    ) -> Table:
-        """Return a function of some values of a row, which has those of a table, and a default for
-        the rows of a body without one.
-        """
-        builder, columns, (body, row) = self.builder, table.columns, missing
-        other = builder.variable(default.type, default.nullable)
-        assert isinstance(other.term, Var)
-        body.literals.append(Define(other.term, default.term))
-        builder.rule(Atom(name, tuple(v.term for v in row), (other.term,)), body)
-        last = replace(columns[-1], nullable=columns[-1].nullable or default.nullable)
-        return Table(name, (*columns[:-1], last), (*range(len(row)),), function=True)
+        return self._or_empty(replace(table, name=found, function=True), row, default)
 
     def _sought_key(self) -> Typed | None:
         """Return the one key of the order, if ranges of it can be sought and none is null."""
@@ -404,24 +385,22 @@ class Partition:
         self.builder.rule(Atom(name, tuple(v.term for v in values)), body)
         return Table(name, columns, (*range(key),))
 
-    def _or_empty(self, table: Table, keys: Sequence[Typed], empty: Lit) -> Typed:
+    def _or_empty(self, table: Table, keys: Sequence[Typed], empty: Typed) -> Typed:
         """Return the value of a function of some keys of the body, `empty` where it has none."""
         builder, name, value = self.builder, self.builder.helper(), table.columns[-1]
-        there = self.body.copy()
-        found = builder.scan(table, there, [*keys])[-1]
-        terms = tuple(k.term for k in keys)
-        builder.rule(Atom(name, terms, (found.term,)), there)
-        missing, none = self.body.copy(), Body()
+        there, missing, none = Body(), self.body.copy(), Body()
+        *given, found = builder.scan(table, there)
+        builder.rule(Atom(name, tuple(k.term for k in given), (found.term,)), there)
         builder.scan(table, none, [*keys])
         missing.literals.append(Not(tuple(none.literals)))
         other = builder.variable(value.type, True).term
         assert isinstance(other, Var)
-        missing.literals.append(Define(other, empty))
-        builder.rule(Atom(name, terms, (other,)), missing)
+        missing.literals.append(Define(other, empty.term))
+        builder.rule(Atom(name, tuple(k.term for k in keys), (other,)), missing)
         columns = tuple(
             Column(f"k{n}", k.type, builder.may_be_null(self.body, k)) for n, k in enumerate(keys)
         )
-        nullable = empty.value is None or value.nullable
+        nullable = empty.nullable or value.nullable
         full = Table(
             name, (*columns, replace(value, nullable=nullable)), (*range(len(keys)),), True
         )

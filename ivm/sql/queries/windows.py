@@ -324,7 +324,7 @@ class _Functions(Partition):
         builder.require(source, value)
         names = [*(f"g{n}" for n in range(len(groups))), "rank", "n"]
         table = self._relation(source, names, [*groups, own_rank, number], len(groups) + 1)
-        return self._or_empty(table, [*groups, rank], Lit(None, "int64"))
+        return self._or_empty(table, [*groups, rank], Typed(Lit(None, "int64"), BIGINT, True))
 
     # -- aggregates over frames
 
@@ -473,7 +473,7 @@ class _Functions(Partition):
         keys = [*self.groups] or [self.builder.define(self.body, zero)]
         if made.total:
             return self.builder.scan(made.table, self.body, keys)[-1]
-        return self._or_empty(made.table, keys, made.default)
+        return self._or_empty(made.table, keys, made.empty)
 
     def _framed(
         self, one: Wanted, low: Typed | None, high: Typed | None, exclude: str = ""
@@ -561,7 +561,7 @@ class _Functions(Partition):
         made = kinds.made(
             Aggregate(Group(builder, frame, point), frame, translator, one._replace(condition=None))
         )
-        return self._or_empty(made.table, [*groups, *points], made.default)
+        return self._or_empty(made.table, [*groups, *points], made.empty)
 
 
 def _known(function: exp.Expr) -> exp.Expr:

@@ -34,6 +34,11 @@ class Made(NamedTuple):
     default: Lit
     present: Table | None = None
 
+    @property
+    def empty(self) -> Typed:
+        """The default, as a value."""
+        return Typed(self.default, self.table.columns[-1].type, self.default.value is None)
+
 
 class Wanted(NamedTuple):
     """An aggregate without FILTER and the like: the function, its argument, and what is around."""
