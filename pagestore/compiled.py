@@ -43,7 +43,8 @@ from index o on. Functions return 1 on a record, 0 at the end, and `-page` for a
 
 A kernel is a function with one of these decorators. Its signature declares the types of its
 arguments: int, bool, float, Words, MappedWords, Bytes, Flags, Table, ByteTable, Tables
-(runtime/types.py), and named tuples of these, such as TreeRef, PageAccounts, Queues and FlushRoom.
+(runtime/types.py), and named tuples of these, such as TreeRef, PageAccounts, Queues, FlushRoom and
+its Reordering.
 
     @kernel                  njit, as the kernels here are compiled: cached, no GIL, no references
                              counted; of its indices only a lone constant, as in a[-1], may be negative

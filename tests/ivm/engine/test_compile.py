@@ -2,7 +2,9 @@
 checked rules.
 """
 
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from multiprocessing import get_context
 
 import hypothesis.strategies as st
 import pytest
@@ -128,7 +130,9 @@ def test_a_relation_is_what_its_declaration_says(columns, data, name):
 
 @cache
 def walked():
-    return walks(), import_order()
+    """Taken in a process of its own: what other tests have left to be collected is no move."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(walks).result(), import_order()
 
 
 def test_no_pass_calls_back_up_and_each_text_is_parsed_once():
