@@ -107,6 +107,35 @@ UPSERTS = [
     "WHEN MATCHED THEN UPDATE SET cents = cents + s.n RETURNING p.id, cents",
     "MERGE INTO paid p USING (VALUES ({int})) AS s(id) ON p.id = s.id WHEN MATCHED THEN DO NOTHING",
 ]
+CONDITIONS = [  # of one more comparison of each kind: with a value, a constant, a column
+    "UPDATE paid SET cents = cents - {int} WHERE id = {int} AND cents >= {int}",
+    "UPDATE paid SET cents = id + {int}, who = {text} WHERE cents < {int} AND id = {int} AND who <> {text}",
+    "UPDATE paid SET part = {number} WHERE id = {int} AND cents > 2 AND 90 >= cents",
+    "UPDATE paid SET who = {text} WHERE (id = {int} AND id = {int}) AND 'ada' = who",
+    "UPDATE paid SET who = {text} WHERE id = {int} AND cents <= id RETURNING id, who",
+    "UPDATE paid SET cents = 3 WHERE id = {int} AND cents BETWEEN {int} AND {int}",
+    "UPDATE paid SET cents = 3 WHERE id = {int} AND cents BETWEEN SYMMETRIC {int} AND {int}",
+    "UPDATE paid SET cents = 3 WHERE id = {int} AND (cents = {int} OR who = {text})",
+    "UPDATE paid SET cents = 3 WHERE id = {int} AND part > {number}",
+    "UPDATE paid SET cents = 3 WHERE id = {int} AND cents IS NULL",
+    "UPDATE line SET f = {int} WHERE id = {int} AND no = {int} AND what > {text}",
+    "UPDATE line SET what = {text} WHERE id = {int} AND no = {int} AND what = what",
+    "UPDATE kept SET n = u + {int} WHERE k = {text} AND u < n",
+    "UPDATE kept SET u = n - {int} WHERE k = {text} AND u <> {int}",
+    "UPDATE child SET of = {int} WHERE id = {int} AND of = {int}",
+    "DELETE FROM paid WHERE id = {int} AND cents < {int} RETURNING cents",
+    "DELETE FROM pair WHERE a = {int} AND b = {text} AND a >= {int}",
+    "DELETE FROM child WHERE of = {int} AND id = {int}",
+    "INSERT INTO paid VALUES ({int}, {text}, {int}, {number}) ON CONFLICT (id) DO UPDATE "
+    "SET who = excluded.who WHERE paid.cents < excluded.cents",
+    "INSERT INTO kept (k, u) VALUES ({text}, {int}) ON CONFLICT (k) DO UPDATE SET n = {int} "
+    "WHERE kept.u = excluded.u AND n < {int} RETURNING n",
+    "MERGE INTO paid p USING (VALUES ({int}, {int})) AS s(id, n) ON p.id = s.id "
+    "WHEN MATCHED AND cents >= s.n THEN UPDATE SET cents = cents - s.n "
+    "WHEN NOT MATCHED THEN INSERT (id, who) VALUES (s.id, 'new')",
+    "MERGE INTO paid p USING (VALUES ({int}, {text})) AS s(id, w) ON p.id = s.id "
+    "WHEN MATCHED AND p.who = s.w THEN DELETE",
+]
 DEFINITIONS = [
     "ALTER TABLE line ADD COLUMN g{n} INT DEFAULT 7",
     "ALTER TABLE paid RENAME COLUMN cents TO c; ALTER TABLE paid RENAME COLUMN part TO cents; "
@@ -196,8 +225,9 @@ def test_edited_again_is_as_edited_first(seed: int) -> None:
     """
     random, twin = Random(seed), Twin()
     twin.run(TABLES)
-    asked = [*random.sample(STATEMENTS, 7), *random.sample(UPSERTS, 9)]
-    for n in range(160):
+    asked = [*random.sample(STATEMENTS, 7), *random.sample(UPSERTS, 7)]
+    asked += random.sample(CONDITIONS, 6)
+    for n in range(200):
         if random.random() < 0.03 and not twin.txn:
             twin.run(random.choice(DEFINITIONS).format(n=n))
         if random.random() < 0.06:
@@ -229,6 +259,10 @@ def test_an_edit_by_key_calls_few_functions() -> None:
             ("MERGE INTO paid p USING (VALUES (?, ?)) AS s(id, w) ON p.id = s.id "
              "WHEN MATCHED THEN UPDATE SET who = s.w "
              "WHEN NOT MATCHED THEN INSERT (id, who) VALUES (s.id, s.w)", lambda n: [n, "bob"]),
+            ("UPDATE paid SET cents = cents - ? WHERE id = ? AND cents >= ?", lambda n: [1, n, 1]),
+            ("UPDATE paid SET cents = cents - ? WHERE id = ? AND cents >= ?", lambda n: [1, n, 99]),
+            ("INSERT INTO paid (id, who) VALUES (?, ?) ON CONFLICT (id) DO UPDATE "
+             "SET who = excluded.who WHERE paid.cents > 5", lambda n: [n, "ada"]),
             ("DELETE FROM paid WHERE id = ? RETURNING who", lambda n: [n]),
         ]:  # fmt: skip
             for n in range(3):
@@ -293,6 +327,14 @@ def test_what_each_row_gets_anew_stays_new() -> None:
          "RETURNING id", [(97 + n % 7, f"w{n}") for n in range(9)]),
         ("MERGE INTO paid USING (VALUES (?)) AS s(i) ON id = s.i WHEN MATCHED THEN DELETE",
          [(97 + n,) for n in range(9)]),
+        ("UPDATE paid SET cents = cents - ? WHERE id = ? AND cents >= ?",
+         [(4, 101 + n % 2, 4) for n in range(9)]),
+        ("UPDATE paid SET cents = cents + ? WHERE id = ?", [(1 << 61, 101 + n % 2) for n in range(9)]),
+        ("DELETE FROM paid WHERE id = ? AND cents > 3 RETURNING who", [(101 + n % 3,) for n in range(9)]),
+        ("MERGE INTO paid USING (VALUES (?)) AS s(i) ON id = s.i WHEN MATCHED THEN DELETE "
+         "WHEN NOT MATCHED THEN INSERT (id, who) VALUES (s.i, 'back')", [(101 + n % 5,) for n in range(9)]),
+        ("INSERT INTO paid (id, who, cents) VALUES (?, 'x', 1) ON CONFLICT (id) DO UPDATE "
+         "SET cents = cents + 1 WHERE cents < 3", [(103 + n % 2,) for n in range(9)]),
         ("SELECT ?", [(1,)]),
         ("INSERT INTO paid (id, who) VALUES (?, ?)", []),
     ],

@@ -2,18 +2,22 @@
 
     INSERT INTO t VALUES (?, ?)               the values as the columns have them; no row has the key
     UPDATE t SET n = n + ? WHERE id = ?       the row of the key, with a value replaced
+    UPDATE ... WHERE id = ? AND n >= ?        the same, if the row meets the condition
     DELETE FROM t WHERE id = ?
     INSERT ... ON CONFLICT, MERGE             either, by whether a row has the key
 
 Only what certainly succeeds is done here.  Whatever else there is, a value of another type, a null
 where none may be, a key that a row has, is left to the translation of the statement, which has the
 words for what is wrong.
+
+Of many lists of values, each finds the rows as those before it left them, which no tree has yet: its
+conditions are met or not by these, and what a key has in the end is stored once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +34,7 @@ from ivm.sql.rules import Column
 from ivm.sql.terms import Lit, Typed
 from ivm.sql.types import BOOLEAN, DATE, DOUBLE, VARCHAR, SqlType
 from pagestore.errors import PagestoreError
+from pagestore.host import WORD_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +50,7 @@ class Unusual(Exception):
 
 class Source(NamedTuple):
     """Where a value comes from: the values of the statement, by number, or a constant; `place` is
-    that of a column to whose value a number is added, `sign` times.
+    that of a column to whose value a number is added, `sign` times, or nothing if there is none.
     """
 
     number: int | None = None
@@ -59,22 +64,44 @@ class Source(NamedTuple):
         if self.place is None:
             return own
         before = None if old is None else old[self.place]
-        return None if before is None else before + self.sign * own
+        return before if before is None or own is None else before + self.sign * own
 
     def column(self, columns: Sequence[Sequence[Any]], rows: int) -> Sequence[Any]:
         """Return the values for many values of the statement, given by columns."""
         return [self.constant] * rows if self.number is None else columns[self.number]
 
 
+class Check(NamedTuple):
+    """A comparison of values of the statement and of the row that its key has."""
+
+    holds: Callable[[Any, Any], bool]
+    left: Source
+    right: Source
+
+    def is_met(self, values: Sequence[Any], old: Row) -> bool:
+        """Return whether it holds, which it does of no null.  Raises Unusual for a number that is no
+        word, UnicodeEncodeError.
+        """
+        left, right = self.left.value(values, old), self.right.value(values, old)
+        for one in (left, right):
+            if type(one) is str:
+                one.encode()
+            elif one is not None and not -WORD_MAX <= one < WORD_MAX:
+                raise Unusual
+        return left is not None and right is not None and self.holds(left, right)
+
+
 class Case(NamedTuple):
-    """What an edit does with the row of a key: columns of it get other values, by place, or it is
-    `gone`; where no row has the key, a `new` one is added, if there is one.
+    """What an edit does with the row of a key, if it meets all `checks`: columns of it get other
+    values, by place, or it is `gone`; where no row has the key, a `new` one is added, if there is
+    one.
     """
 
     where: tuple[Source, ...]  # the values of the key
     changed: tuple[tuple[int, Source], ...] | None = ()  # None if no row may have the key
     gone: bool = False
     new: tuple[Source, ...] = ()
+    checks: tuple[Check, ...] = ()
 
 
 class Done(NamedTuple):
@@ -102,7 +129,7 @@ class KeyedEdit(NamedTuple):
         """
         try:
             return self._insert(txn, given) if self.rows else self._by_keys(txn, given)
-        except (Unusual, IvmError, PagestoreError):
+        except (Unusual, IvmError, PagestoreError, UnicodeEncodeError):
             return None
 
     def answer(self, done: Done) -> ListedAnswer:
@@ -141,26 +168,36 @@ class KeyedEdit(NamedTuple):
             else tuple([source.value(values, None) for source in case.where])
             for case, values in work
         ]
-        if len({*keys}) < len(keys):
+        if len(self.cases) > 1 and len({*keys}) < len(keys):  # a statement edits no row twice
             raise Unusual
-        gone, olds, put = list[Row](), list[Row](), list[Row]()
-        for (case, values), key, old in zip(work, keys, rows_at(txn, self.name, keys), strict=True):
-            changed = self._changed(case, values, old)
-            new = self._fitted(enumerate(case.new), values, None) if case.new else {}
-            if old is None:
-                put += [tuple(new.values())] * bool(new)
-            elif case.gone:
-                gone.append(key)
+        now = dict(zip(keys, rows_at(txn, self.name, keys), strict=True))
+        before, olds = {**now}, list[Row]()
+        done = 0
+        for (case, values), key in zip(work, keys, strict=True):
+            old, now[key] = now[key], self._after(case, values, now[key])
+            done += now[key] is not old
+            if old is not None and case.gone and now[key] is None:
                 olds.append(old)
-            elif changed:
-                put.append(tuple([changed.get(p, value) for p, value in enumerate(old)]))
+        put = [row for key, row in now.items() if row is not None and row is not before[key]]
         if put:
             txn.set(self.name, put)
-        if gone:
+        if gone := [key for key, row in now.items() if row is None and before[key] is not None]:
             txn.delete(self.name, gone)
         if put and self.schema is not None:
             olds += [row for row in rows_at(txn, self.name, keys) if row is not None]
-        return Done(len(put) + len(gone), olds)
+        return Done(done, olds)
+
+    def _after(self, case: Case, values: Sequence[Any], old: Row | None) -> Row | None:
+        """Return the row that a key has after an edit; `old` itself if nothing is done."""
+        changed = self._changed(case, values, old)
+        new = self._fitted(enumerate(case.new), values, None) if case.new else {}
+        if old is None:
+            return tuple(new.values()) or None
+        if not all(check.is_met(values, old) for check in case.checks):
+            return old
+        if case.gone:
+            return None
+        return tuple([changed.get(p, value) for p, value in enumerate(old)]) if changed else old
 
     def _changed(self, case: Case, values: Sequence[Any], old: Row | None) -> dict[int, Any]:
         """Return the new values of the row that a key has, or that do not need one."""

@@ -12,11 +12,13 @@ from ivm.sql.catalog import Catalog
 from ivm.sql.edits.insert import EXCLUDED, conflict_of
 from ivm.sql.edits.target import Places, Target, is_default
 from ivm.sql.literals import constant
-from ivm.sql.prepared.edits import Case, KeyedEdit, Source, Unusual, of_column
-from ivm.sql.prepared.seeks import TYPES, word_type
+from ivm.sql.prepared.edits import Case, Check, KeyedEdit, Source, Unusual, of_column
+from ivm.sql.prepared.seeks import TESTS, TYPES, word_type
 from ivm.sql.prepared.shape import number_of
+from ivm.sql.queries.expressions import COMPARE
 from ivm.sql.session import Reader
 from ivm.sql.system.session import BESIDE, MOMENTARY
+from ivm.sql.terms import Lit
 from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTERVAL, SqlType
 
 if TYPE_CHECKING:
@@ -79,7 +81,8 @@ class _Translation:
         else:
             is_update = isinstance(node, exp.Update)
             changed = self._assigned(node) if is_update else ()
-            cases = [Case(self._where(node), changed, gone=not is_update)]
+            key, checks = self._where(node)
+            cases = [Case(key, changed, gone=not is_update, checks=checks)]
         if self.target.bag:
             raise Unusual
         edit = edit._replace(cases=(*cases,))
@@ -122,7 +125,7 @@ class _Translation:
             return Case(where, None, new=row)
         words = node.args.get("conflict")
         defaults = words is not None and any(map(is_default, words.find_all(exp.Var, exp.Column)))
-        if defaults or clause.keys != [tuple(sorted(target.key))] or clause.where is not None:
+        if defaults or clause.keys != [tuple(sorted(target.key))]:
             raise Unusual
         self.beside = {
             (EXCLUDED, column.name.lower()): Beside(source, column.type)
@@ -136,18 +139,26 @@ class _Translation:
         changed = self._changed(assigned)
         if not changed and clause.assigned is not None:  # which counts the row all the same
             raise Unusual
-        return Case(where, changed, new=row)
+        checks = () if clause.where is None else self._checks(clause.where)
+        return Case(where, changed, new=row, checks=checks)
 
     def _merged(self, node: exp.Merge) -> Case:
         """Return what a MERGE of one row does."""
         self.beside = self._source(node.args["using"])
         then: dict[bool, exp.Expr] = {}
+        checks: tuple[Check, ...] = ()
         for when in node.args["whens"].expressions:
             matched = when.args["matched"]
-            if when.args.get("source") or when.args.get("condition") is not None or matched in then:
+            condition = when.args.get("condition")
+            if when.args.get("source") or matched in then or (condition and not matched):
                 raise Unusual
             then[matched] = when.args["then"]
-        case, change, fresh = Case(self._matching(node)), then.get(True), then.get(False)
+            checks += () if condition is None else self._checks(condition)
+        case, change, fresh = (
+            Case(self._matching(node), checks=checks),
+            then.get(True),
+            then.get(False),
+        )
         if fresh is not None:
             if not isinstance(fresh, exp.Insert) or not isinstance(fresh.expression, exp.Tuple):
                 raise Unusual
@@ -211,20 +222,67 @@ class _Translation:
 
     # -- conditions and values
 
-    def _where(self, node: exp.Expr) -> tuple[Source, ...]:
-        """Return where the values of a key come from, of a condition that is about it alone."""
+    def _where(self, node: exp.Expr) -> tuple[tuple[Source, ...], tuple[Check, ...]]:
+        """Return where the values of a key come from, of a condition that says them, and what else
+        it says of the row.
+        """
         sources: dict[int, Source] = {}
-        for sides in _equations([node.args["where"].this] if node.args.get("where") else []):
-            column, given = sides if isinstance(sides[0], exp.Column) else sides[::-1]
-            place = self._own(column)
-            if place in sources or not isinstance(given, exp.Placeholder):
+        checks: tuple[Check, ...] = ()
+        for part in _parts([node.args["where"].this] if node.args.get("where") else []):
+            given, place = self._given_key(part)
+            if given is None or place is None or place in sources:
+                checks += self._checks(part)
+            else:
+                sources[place] = given
+        return self._key(sources), checks
+
+    def _given_key(self, node: exp.Expr) -> tuple[Source | None, int | None]:
+        """Return the value that an equation says of a column of the key, and the column's place."""
+        if not isinstance(node, exp.EQ):
+            return None, None
+        column, given = (node.this, node.expression)
+        if not isinstance(column, exp.Column):
+            column, given = given, column
+        if not isinstance(given, exp.Placeholder):
+            return None, None
+        place, number = self._own(column), number_of(given.name)
+        type_ = TYPES.get(self.kinds[number])
+        fits = type_ is not None and word_type(self.target.columns[place].type) == type_
+        return (Source(number), place) if fits and place in self.target.key else (None, None)
+
+    def _checks(self, node: exp.Expr) -> tuple[Check, ...]:
+        """Return the comparisons of words that a condition is made of."""
+        found = list[Check]()
+        for part in _parts([node]):
+            own, other = self._compared(part.this), self._compared(part.expression)
+            test = TESTS.get(COMPARE.get(type(part), ""))
+            if test is None or own.type != other.type:
                 raise Unusual
-            number = number_of(given.name)
-            type_ = TYPES.get(self.kinds[number])
-            if type_ is None or word_type(self.target.columns[place].type) != type_:
+            if own.type != BIGINT and not isinstance(part, exp.EQ | exp.NEQ):
                 raise Unusual
-            sources[place] = Source(number)
-        return self._key(sources)
+            found.append(Check(test, own.source, other.source))
+        return tuple(found)
+
+    def _compared(self, node: exp.Expr | None) -> Beside:
+        """Return a side of a comparison: a value, or a column of either row."""
+        if isinstance(node, exp.Placeholder):
+            found = self._given(node)
+        elif isinstance(node, exp.Column):
+            place = None if self._is_beside(node) else self._own(node)
+            found = (
+                self.beside[_name(node)]
+                if place is None
+                else Beside(Source(place=place), self.target.columns[place].type)
+            )
+        else:
+            known = None if node is None else constant(node)
+            if known is None or not isinstance(known.term, Lit):
+                raise Unusual
+            found = Beside(Source(constant=known.term.value), known.type)
+        type_, number = word_type(found.type), found.source.number
+        if type_ is None or (number is not None and TYPES.get(self.kinds[number]) != type_):
+            raise Unusual
+        return found._replace(type=type_)
 
     def _key(self, sources: dict[int, Source]) -> tuple[Source, ...]:
         if {*sources} != {*self.target.key}:
@@ -286,11 +344,13 @@ class _Translation:
             sign, type_ = SIGNS.get(type(value)), self.target.columns[place].type
             if sign is None:
                 changed.append((place, self._value(place, value)))
-            elif self._own(value.this) != place or word_type(type_) != BIGINT or not type_.range:
-                raise Unusual
             else:
+                own = self._own(value.this)
+                types = type_, self.target.columns[own].type
+                if {*map(word_type, types)} != {BIGINT} or not all(one.range for one in types):
+                    raise Unusual
                 whole = self._whole(value.expression)
-                changed.append((place, whole._replace(place=place, sign=sign)))
+                changed.append((place, whole._replace(place=own, sign=sign)))
         return tuple(changed)
 
     def _whole(self, node: exp.Expr) -> Source:
@@ -322,16 +382,26 @@ class _Translation:
 
 def _equations(left: list[exp.Expr]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
     """Yield both sides of the equations of conjunctions.  Raises Unusual for anything else."""
+    for part in _parts(left):
+        if not isinstance(part, exp.EQ):
+            raise Unusual
+        yield part.this, part.expression
+
+
+def _parts(left: list[exp.Expr]) -> Iterator[exp.Expr]:
+    """Yield the parts of conjunctions."""
     while left:
         part = left.pop()
         if isinstance(part, exp.Paren):
             left.append(part.this)
         elif isinstance(part, exp.And):
             left += [part.this, part.expression]
-        elif isinstance(part, exp.EQ):
-            yield part.this, part.expression
+        elif isinstance(part, exp.Between) and not part.args.get("symmetric"):
+            low, high = part.args["low"], part.args["high"]
+            left += [exp.GTE(this=part.this, expression=low)]
+            left += [exp.LTE(this=part.this, expression=high)]
         else:
-            raise Unusual
+            yield part
 
 
 def _name(node: exp.Expr) -> tuple[str, str]:
