@@ -82,7 +82,7 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "everyday programs over tables, installed and edited, beside DuckDB",
     ),
     "small": (
-        "pagestore_tools.bench.upkeep",
+        "benchmarks.small",
         "SMALL",
         "small transactions beside SQLite, LMDB and a sync: rows, edges, threads, processes",
     ),

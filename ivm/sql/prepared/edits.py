@@ -83,10 +83,10 @@ class Check(NamedTuple):
         word, UnicodeEncodeError.
         """
         left, right = self.left.value(values, old), self.right.value(values, old)
-        for one in (left, right):
-            if type(one) is str:
-                one.encode()
-            elif one is not None and not -WORD_MAX <= one < WORD_MAX:
+        for side in (left, right):
+            if type(side) is str:
+                side.encode()
+            elif side is not None and not -WORD_MAX <= side < WORD_MAX:
                 raise Unusual
         return left is not None and right is not None and self.holds(left, right)
 

@@ -252,24 +252,24 @@ class _Translation:
 
     def _checks(self, node: exp.Expr) -> tuple[Check, ...]:
         """Return the comparisons of words that a condition is made of."""
-        found = list[Check]()
+        checks = list[Check]()
         for part in _parts([node]):
-            own, other = self._compared(part.this), self._compared(part.expression)
+            left, right = self._compared(part.this), self._compared(part.expression)
             test = TESTS.get(COMPARE.get(type(part), ""))
-            if test is None or own.type != other.type:
+            if test is None or left.type != right.type:
                 raise Unusual
-            if own.type != BIGINT and not isinstance(part, exp.EQ | exp.NEQ):
+            if left.type != BIGINT and not isinstance(part, exp.EQ | exp.NEQ):
                 raise Unusual
-            found.append(Check(test, own.source, other.source))
-        return tuple(found)
+            checks.append(Check(test, left.source, right.source))
+        return tuple(checks)
 
     def _compared(self, node: exp.Expr | None) -> Beside:
         """Return a side of a comparison: a value, or a column of either row."""
         if isinstance(node, exp.Placeholder):
-            found = self._given(node)
+            side = self._given(node)
         elif isinstance(node, exp.Column):
             place = None if self._is_beside(node) else self._own(node)
-            found = (
+            side = (
                 self.beside[_name(node)]
                 if place is None
                 else Beside(Source(place=place), self.target.columns[place].type)
@@ -278,11 +278,11 @@ class _Translation:
             known = None if node is None else constant(node)
             if known is None or not isinstance(known.term, Lit):
                 raise Unusual
-            found = Beside(Source(constant=known.term.value), known.type)
-        type_, number = word_type(found.type), found.source.number
+            side = Beside(Source(constant=known.term.value), known.type)
+        type_, number = word_type(side.type), side.source.number
         if type_ is None or (number is not None and TYPES.get(self.kinds[number]) != type_):
             raise Unusual
-        return found._replace(type=type_)
+        return side._replace(type=type_)
 
     def _key(self, sources: dict[int, Source]) -> tuple[Source, ...]:
         if {*sources} != {*self.target.key}:
@@ -345,12 +345,12 @@ class _Translation:
             if sign is None:
                 changed.append((place, self._value(place, value)))
             else:
-                own = self._own(value.this)
-                types = type_, self.target.columns[own].type
-                if {*map(word_type, types)} != {BIGINT} or not all(one.range for one in types):
+                summed = self._own(value.this)
+                types = type_, self.target.columns[summed].type
+                if {*map(word_type, types)} != {BIGINT} or not all(t.range for t in types):
                     raise Unusual
                 whole = self._whole(value.expression)
-                changed.append((place, whole._replace(place=own, sign=sign)))
+                changed.append((place, whole._replace(place=summed, sign=sign)))
         return tuple(changed)
 
     def _whole(self, node: exp.Expr) -> Source:
