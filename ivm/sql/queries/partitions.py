@@ -21,8 +21,9 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Clauses
+from ivm.sql.queries.expressions import conjuncts
 from ivm.sql.queries.row_numbers import MOST, Key, numbered, ordered_terms, ordering, parts_of
-from ivm.sql.queries.scope import text_of
+from ivm.sql.queries.scope import inner_query, text_of
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Builder, Column, Table, column_of, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Term, Typed, Var
@@ -30,6 +31,7 @@ from ivm.sql.types import BIGINT, DATE, INTEGER, TIMESTAMP, SqlType
 from pagestore.host import KEYS_MAX
 
 STEPS = 8  # to a row that is sought as a neighbour of neighbours
+LIMITS, ASKED = "limits", "asked"  # what the query around wants of row numbers, and may name
 SOUGHT = 6  # columns by which rows are in order: each is a level of seeks
 
 
@@ -40,20 +42,78 @@ def is_sought(type_: SqlType) -> bool:
     return type_.range is not None or type_ in (DATE, TIMESTAMP)
 
 
-def most_of(qualify: exp.Expr | None, nodes: list[exp.Window]) -> int:
-    """Return the greatest row_number() of the rows that QUALIFY leaves, if a query has no other
-    window function.
+def most_of(select: Clauses, nodes: list[exp.Window]) -> int:
+    """Return the greatest row_number() of the rows that QUALIFY leaves, or WHERE of the query
+    around, if a query has no other window function.
     """
-    texts = {text_of(node) for node in nodes}
-    if qualify is None or len(texts) > 1 or not isinstance(nodes[0].this, exp.RowNumber):
+    texts, qualify, least = (
+        {text_of(node) for node in nodes},
+        select.node.args.get("qualify"),
+        [MOST],
+    )
+    if len(texts) > 1 or not isinstance(nodes[0].this, exp.RowNumber):
         return MOST
-    most = [MOST]
-    for test in qualify.this.flatten() if isinstance(qualify.this, exp.And) else [qualify.this]:
-        limit, is_most = test.args.get("expression"), isinstance(test, exp.EQ | exp.LTE | exp.LT)
-        is_most = is_most and text_of(test.this) in texts
-        if is_most and isinstance(limit, exp.Literal) and limit.is_int:
-            most.append(int(limit.this) - isinstance(test, exp.LT))
-    return max(1, min(most))
+    for test in conjuncts(qualify.this) if qualify is not None else ():
+        of = test.this
+        of = select.named(of, "QUALIFY") if isinstance(of, exp.Column) else of
+        if isinstance(of, exp.Window) and text_of(of) in texts:
+            least.append(_most(test))
+    names = [item.alias.lower() for item in select.items]
+    for name, limit in select.node.meta.get(LIMITS, {}).items():
+        alone = names.count(name) == 1 and select.scope.own(exp.column(name)) is None
+        if alone and isinstance(select.items[names.index(name)].this, exp.Window):
+            least.append(limit)
+    return max(1, min(least))
+
+
+def _most(test: exp.Expr) -> int:
+    """Return the greatest number of which a comparison with a constant holds, MOST if it is none."""
+    limit = test.args.get("high" if isinstance(test, exp.Between) else "expression")
+    is_limit = isinstance(test, exp.EQ | exp.LTE | exp.LT | exp.Between)
+    if not (is_limit and isinstance(limit, exp.Literal) and limit.is_int):
+        return MOST
+    return int(limit.this) - isinstance(test, exp.LT)
+
+
+def limiting(node: exp.Select) -> exp.Select:
+    """Return a query of one that may number rows, which notes what WHERE wants of the numbers, and
+    which columns are named: SELECT a FROM (SELECT *, row_number() OVER w AS n FROM t) WHERE n <= 3.
+    """
+    new = node.copy()
+    if not (new.args.get("where") and new.args.get("from_") and (inner := _inside(new))):
+        return node
+    table, limits = new.args["from_"].this.alias_or_name, dict[str, int]()
+    for test in conjuncts(new.args["where"].this):
+        of, limit = test.this, _most(test)
+        if isinstance(of, exp.Column) and of.table in ("", table) and limit < MOST:
+            limits[of.name.lower()] = min(limit, limits.get(of.name.lower(), MOST))
+    inner.meta[LIMITS] = limits
+    parts = [part for part in new.walk(prune=lambda part: part is inner) if part is not inner]
+    stars = [part for part in parts if isinstance(part, exp.Star | exp.Columns)]
+    stars += [star for star in inner.find_all(exp.Star) if any(star.args.values())]
+    if limits and not stars:
+        names = {part.name.lower() for part in parts if isinstance(part, exp.Identifier)}
+        inner.meta[ASKED] = names
+    return new
+
+
+def _inside(node: exp.Select) -> exp.Select | None:
+    """Return the query with all its rows that is the only table of one: a subquery, or of its WITH
+    one that is read once.
+    """
+    source, with_ = node.args["from_"].this, node.args.get("with_")
+    alone = not (node.args.get("joins") or node.args.get("laterals"))
+    if isinstance(source, exp.Table) and with_ is not None and not with_.recursive:
+        name = source.name.lower()
+        reads = [table for table in node.find_all(exp.Table) if table.name.lower() == name]
+        known = {cte.alias.lower(): cte for cte in with_.expressions}
+        source = known.get(name, source) if len(reads) == 1 else source
+    alone = alone and {key for key, value in source.args.items() if value} <= {"this", "alias"}
+    if not alone or isinstance(source, exp.Table) or source.alias_column_names:
+        return None
+    inner = inner_query(source.this)
+    whole = not any(map(inner.args.get, ("limit", "offset", "distinct")))
+    return inner if isinstance(inner, exp.Select) and whole else None
 
 
 def reaches_end(node: exp.Window, last: bool) -> bool:

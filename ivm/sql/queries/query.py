@@ -36,6 +36,7 @@ from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
 from ivm.sql.queries.expressions import Subqueries, conjuncts
 from ivm.sql.queries.joins import Joins
+from ivm.sql.queries.partitions import ASKED, limiting
 from ivm.sql.queries.scope import LAST, Scope, Source, inner_query, needs_of, text_of, unique
 from ivm.sql.rules import Body, Builder, Schema, Table
 from ivm.sql.terms import Term, Typed
@@ -65,6 +66,8 @@ class Queries(Translator):
         before = self.ctes
         self.ctes = {**before}
         try:
+            if isinstance(node, exp.Select) and node.find(exp.RowNumber):
+                node = limiting(node)
             self._with(node, outer)
             if not isinstance(node, exp.Select) and any(map(node.args.get, LAST)):
                 return self.query(_of_rows(node), outer, top)
@@ -181,9 +184,10 @@ class Select(Clauses):
             self.builder.one(self.scope.body)
             return
         args = [v for k, v in self.node.args.items() if k not in ("with_", "with")]
-        needs = needs_of(
-            [e for v in args for e in (v if isinstance(v, list) else [v]) if _is_node(e)]
-        )
+        parts = [e for v in args for e in (v if isinstance(v, list) else [v]) if _is_node(e)]
+        asked = self.node.meta.get(ASKED, ())
+        needs = needs_of([part for part in parts if not (asked and part.is_star)])
+        needs.names |= {("", name) for name in asked}
         self.needs = needs
         joins = Joins(self.queries, self.scope, needs)
         joins.first(clause.this)
@@ -375,10 +379,10 @@ class Select(Clauses):
         }
         replaced = {one.alias.lower(): one.this for one in node.args.get("replace") or ()}
         renamed = {one.this.name.lower(): one.alias for one in node.args.get("rename") or ()}
-        found = []
+        found, asked = [], self.node.meta.get(ASKED)
         for name, value in self.scope.star(node, table):
             lower = name.lower()
-            if lower in leave:
+            if lower in leave or (asked and lower not in asked):
                 continue
             if lower in replaced:
                 value = self.evaluate(replaced[lower])

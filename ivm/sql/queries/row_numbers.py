@@ -66,8 +66,10 @@ def numbered(
     upward = not (keys and all(k.desc for k in keys))
     by = [term for key in keys for term in ordered_terms(builder, inner, key, upward)]
     ids = [builder.define(inner, one) for one in identity]
-    parts = [parts_of(builder, inner, one) for one in ids]
-    by += [part.term for own in parts for part in own]
+    of_groups = [v.term for v in groups] if {v.term for v in ids} - {g.term for g in groups} else []
+    parts = [[] if v.term in of_groups else parts_of(builder, inner, v) for v in ids]
+    ordered = [k.value.term for k in keys if not k.value.type.is_float]  # -0.0 and 0.0 are equal
+    by += [p.term for v, own in zip(ids, parts, strict=True) if v.term not in ordered for p in own]
     by = [term for term in dict.fromkeys(by) if term not in [g.term for g in groups]]
     group_columns = tuple(
         Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups)
@@ -76,6 +78,9 @@ def numbered(
     group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
     found, heads, folds = [], list[Atom](), list[Fold]()
     for one, own in zip(ids, parts, strict=True):
+        if not own:
+            found.append(group_values[of_groups.index(one.term)])
+            continue
         values: list[Typed] = []
         for part in own:
             place, result = (
@@ -101,8 +106,7 @@ def numbered(
     own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
     builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
     columns = tuple(
-        Column(f"k{n}", v.type, len(own) > 1)
-        for n, (v, own) in enumerate(zip(ids, parts, strict=True))
+        Column(f"k{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(ids)
     )
     all_columns = (*group_columns[: len(around)], *columns, Column("n", BIGINT, False))
     return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)

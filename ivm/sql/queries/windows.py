@@ -46,7 +46,7 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
     join_around(select.expressions(), nodes)
     _refuse_duplicates(select)
     partitions: dict[str, _Functions] = {}
-    most = most_of(select.node.args.get("qualify"), nodes)
+    most = most_of(select, nodes)
     for node in nodes:
         whole = with_named(node, named)
         by, order = whole.args.get("partition_by") or [], whole.args.get("order")

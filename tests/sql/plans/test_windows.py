@@ -48,6 +48,12 @@ FIRST = {  # the first rows of each partition
     "a few": f"SELECT id, row_number() {OVER.format('k, id')} AS n FROM t QUALIFY x > 1 AND "
     f"row_number() {OVER.format('k, id')} < 4",
     "no row": f"SELECT id FROM t QUALIFY row_number() {OVER.format('k, id')} <= 0",
+    "of a subquery": f"SELECT id FROM (SELECT *, row_number() {OVER.format('k, id')} AS n FROM t) WHERE n <= 3",
+    "between": f"SELECT s.id, N FROM (SELECT *, row_number() {OVER.format('k, id')} AS n FROM t QUALIFY k > 3) s "
+    "WHERE s.n BETWEEN 2 AND 3 AND x > 0",
+    "of WITH": f"WITH r AS (SELECT p, id, row_number() {OVER.format('k DESC, id')} AS n FROM t) "
+    "SELECT * FROM r WHERE n = 1",
+    "by its name": f"SELECT id, row_number() {OVER.format('k, id')} AS n FROM t QUALIFY n < 3",
     "distinct on": "SELECT DISTINCT ON (p) p, id, x FROM t ORDER BY p, k DESC, id",
 }
 QUERIES = {what: f"SELECT id, {value} AS f FROM t" for what, value in FUNCTIONS.items()} | FIRST
@@ -71,6 +77,63 @@ def test_an_edit_changes_the_rows_that_read_it(what: str, tmp_path: Path) -> Non
                 both.run(edit)
                 both.compare()
     assert counts[1] <= counts[0] + 20
+
+
+NUMBERED = "SELECT {}, row_number() OVER (PARTITION BY p ORDER BY k, d DESC, x, id) AS n FROM t"
+AROUND = [  # {} is NUMBERED, which may have the limits around it or not
+    "SELECT p, x FROM (SELECT *, row_number() OVER (PARTITION BY p ORDER BY k, d, id, x) AS x FROM t) WHERE x <= 1",
+    "SELECT p, n FROM (SELECT p, x % 2 AS n, row_number() OVER (PARTITION BY p ORDER BY k) AS n FROM t) WHERE n <= 0",
+    "SELECT p, sum(m) AS m FROM ({} QUALIFY n > 1) s(p, k, m) WHERE m <= 3 GROUP BY p",
+    "SELECT id, row_number() OVER (PARTITION BY p ORDER BY k, d, x, id) AS k FROM t QUALIFY t.k <= 2",
+    "SELECT id, row_number() OVER (PARTITION BY p ORDER BY k, d, x, id) AS k FROM t QUALIFY k <= 2",
+    "SELECT p, k FROM ({}) WHERE n = 1",
+    "SELECT k FROM ({}) s WHERE s.n < 3 AND (p > 0 OR n = 1)",
+    "SELECT * FROM ({}) WHERE n BETWEEN 0 AND 2 AND k IS NOT NULL",
+    "SELECT s.* FROM ({}) s WHERE n <= 2",
+    "SELECT COLUMNS('[kn]') FROM ({}) WHERE n <= 2",
+    "SELECT s.k, t.x FROM ({}) s JOIN t ON s.id = t.id WHERE n <= 2",
+    "SELECT a, b FROM ({}) AS s(b, a) WHERE b <= 2",
+    "SELECT p FROM ({}) WHERE n = 1 OR n = 3",
+    "SELECT p FROM ({}) WHERE NOT n <= 1",
+    "SELECT p, n FROM ({} ORDER BY id, k, p, x LIMIT 4) WHERE n <= 2",
+    "WITH r AS ({}) SELECT k FROM r WHERE n <= 2",
+    "WITH r AS ({}) SELECT k FROM r WHERE n <= 2 AND k IN (SELECT k FROM r WHERE n = 2)",
+    "WITH r(a, n) AS (SELECT n, k FROM ({})) SELECT a FROM r WHERE n <= 3",
+    "SELECT count(*) AS c FROM ({}) WHERE n = 1",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM ({}) s WHERE s.n = 1 AND s.k = t.k)",
+    "SELECT p, sum(k) AS s FROM ({}) WHERE n <= 2 GROUP BY p",
+]
+
+
+@pytest.mark.filterwarnings("ignore::ivm.sql.errors.SqlWarning")
+@pytest.mark.parametrize("query", AROUND)
+def test_a_limit_of_row_numbers_moves_into_the_query_that_has_them(query: str) -> None:
+    """Of rows that may be equal and have nulls, with all columns and with those that are named."""
+    with ivm.open(":memory:", threads=1) as workspace:
+        both = Both(workspace)
+        both.run("CREATE TABLE t (id INTEGER, p INTEGER, k INTEGER, d DATE, x INTEGER)")
+        both.run(
+            "INSERT INTO t SELECT i % 9, nullif(i % 3, 2), nullif(i % 4, 1), "
+            "DATE '2020-01-01' + CAST(i % 2 AS INTEGER), i % 2 FROM range(24) t(i)"
+        )
+        for n, columns in enumerate(("*", "p, k, id")):
+            both.keep(f"v{n}", query.format(NUMBERED.format(columns)))
+        for edit in EDITS:
+            both.run(edit)
+            both.compare()
+
+
+def test_a_star_around_row_numbers_is_of_the_columns_that_are_named() -> None:
+    """The helper views have no column that only `*` names, so that an edit writes less."""
+    with ivm.open(":memory:", threads=1) as workspace:
+        workspace.sql("CREATE TABLE t (a INTEGER, p INTEGER, k INTEGER, x TEXT, y TEXT)")
+        numbered = "SELECT *, row_number() OVER (PARTITION BY p ORDER BY k) AS n FROM t"
+        workspace.sql(f"CREATE MATERIALIZED VIEW v AS SELECT a FROM ({numbered}) WHERE n = 1")
+        with workspace.store.snapshot() as snap:
+            widths = [len(snap[name].schema.columns) for name in snap if name.startswith("v:")]
+        assert (
+            max(widths) == 5
+        )  # a, p, k, which of equal rows, and its number: x and y are not there
 
 
 AT_PLACES = {  # that read the row of a number, which is computed
