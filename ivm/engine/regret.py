@@ -44,7 +44,7 @@ class Regret:
 
         A rule turns only once a probe itself was long, so this alone makes none due.
         """
-        self._paid[rule.number] += int(cost)
+        self._paid[rule.number] += int(costs.PREPARED * cost)
 
     def probed(self, rule: InstalledRule, operations: int) -> None:
         """Add a change whose probes passed over long lists."""
