@@ -4,6 +4,8 @@ from difflib import get_close_matches
 from re import fullmatch
 from typing import Any
 
+from sqlglot import exp
+
 from ivm.errors import IvmError, Where
 
 WORD = r"\w+(\.\w+)*"  # what needs no quotes as a name
@@ -58,7 +60,10 @@ def place_of(node: Any) -> tuple[int, int] | None:
 
 def written(node: Any) -> str:
     """Return an expression as its statement has it, or as DuckDB would write it."""
-    return str(node.meta.get("written") or node.sql(dialect="duckdb"))
+    shown = node.transform(
+        lambda one: exp.Var(this=one.meta["written"]) if "written" in one.meta else one
+    )
+    return str(shown.sql(dialect="duckdb"))
 
 
 def nearest(name: str, known: Any) -> str:

@@ -25,8 +25,8 @@ def _moments(x: Operands) -> np.ndarray:
 
 
 MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
-LONG_UNITS = ("millennium", "century", "isoyear")
-SHORT_UNITS = ("decade", "year", "quarter", "month", "week", "day", "hour", "minute", "second")
+LONG_UNITS = ("millennium", "century", "decade", "isoyear")  # may begin before the year 1
+SHORT_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 # the first moment that columns hold, as a word
 FIRST = int(np.datetime64("0001-01-01", "us").view(np.int64))
 UNITS = {"week": 7 * DAY, "day": DAY, "hour": DAY // 24, "minute": DAY // 1440, "second": 1_000_000}

@@ -40,18 +40,6 @@ def java_number(value: float) -> str:
     return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{len(rest) + int(exponent)}"
 
 
-def c_number(value: float) -> str:
-    """Return a double as PostgreSQL shows it.
-
-    >>> [c_number(one) for one in (2.0, 1e15, 1e-5, float("inf"))]
-    ['2', '1e+15', '1e-05', 'Infinity']
-    """
-    if math.isnan(value) or math.isinf(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    shown = repr(value)
-    return shown.removesuffix(".0") if abs(value) < 1e15 or "e" in shown else f"{value:.0e}"
-
-
 def sqlite_number(value: float) -> str:
     """Return a double as SQLite shows it, by 15 digits.
 
@@ -84,12 +72,14 @@ def _grouped(value: Any, digits: int) -> str:
     )
 
 
-def _half_even(value: float, digits: int) -> float:
-    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_EVEN))
+def _half_even(value: float, digits: int, rounding: str = ROUND_HALF_EVEN) -> float:
+    if digits >= 0 and not abs(value) < 2**52:  # it has no fraction
+        return value
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), rounding))
 
 
 def _half_up(value: float, digits: int) -> float:
-    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    return _half_even(value, digits, ROUND_HALF_UP)
 
 
 # -- texts
@@ -298,10 +288,7 @@ def _months_between(later: datetime, earlier: datetime, rounded: bool) -> float:
     ends = all((one + timedelta(days=1)).day == 1 for one in (later, earlier))
     if later.day == earlier.day or ends:
         return float(months)
-    rest = (later - later.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds() // 1
-    other = (
-        earlier - earlier.replace(hour=0, minute=0, second=0, microsecond=0)
-    ).total_seconds() // 1
+    rest, other = (one.hour * 3600 + one.minute * 60 + one.second for one in (later, earlier))
     found = months + ((later.day - earlier.day) * 86400 + rest - other) / (31 * 86400)
     return round(found, 8) if rounded else found
 
@@ -334,13 +321,8 @@ def java_pieces(form: str) -> list[tuple[str, int, str]] | None:
         letter = found[2]
         if letter and len(found[0]) not in JAVA_LETTERS.get(letter, ()):
             return None
-        plain = (
-            ""
-            if letter
-            else "'"
-            if found[0] == "''"
-            else (found[1] or "").replace("''", "'") or found[0]
-        )
+        plain = "" if letter else (found[1] or "").replace("''", "'") or found[0]
+        plain = "'" if plain == "''" else plain
         if plain and pieces and not pieces[-1][0]:
             pieces[-1] = ("", 0, pieces[-1][2] + plain)
         else:
@@ -394,15 +376,8 @@ def _java_read(text: str, form: str) -> datetime:
         no_value()
     hour = found.get("H", found.get("h", 0) % 12 + 12 * found.get("a", 0) if "h" in found else 0)
     year = found.get("y", found.get("u", 1970))
-    return datetime(
-        year,
-        found.get("M", 1),
-        found.get("d", 1),
-        hour,
-        found.get("m", 0),
-        found.get("s", 0),
-        found.get("S", 0),
-    )
+    minute, second, micro = (found.get(letter, 0) for letter in "msS")
+    return datetime(year, found.get("M", 1), found.get("d", 1), hour, minute, second, micro)
 
 
 def _java_value(text: str, place: int, letter: str, count: int, alone: bool) -> tuple[int, int]:
@@ -481,31 +456,17 @@ def _named_part(moment: datetime, word: str, bare: bool) -> str:
     if upper in ("AM", "PM"):
         shown = "AM" if moment.hour < 12 else "PM"
         return shown if word.isupper() else shown.lower()
+    year, micro, half = moment.year, moment.microsecond, moment.hour % 12 or 12
     year_day = moment.timetuple().tm_yday
     value, width = {
-        "HH24": (moment.hour, 2),
-        "HH12": (moment.hour % 12 or 12, 2),
-        "HH": (moment.hour % 12 or 12, 2),
-        "MI": (moment.minute, 2),
-        "SS": (moment.second, 2),
-        "MS": (moment.microsecond // 1000, 3),
-        "US": (moment.microsecond, 6),
-        "YYYY": (moment.year, 4),
-        "YYY": (moment.year % 1000, 3),
-        "YY": (moment.year % 100, 2),
-        "Y": (moment.year % 10, 1),
-        "MM": (moment.month, 2),
-        "DDD": (year_day, 3),
-        "DD": (moment.day, 2),
-        "D": (moment.isoweekday() % 7 + 1, 1),
-        "ID": (iso_day, 1),
-        "IW": (iso_week, 2),
-        "IYYY": (iso_year, 4),
-        "WW": ((year_day - 1) // 7 + 1, 2),
-        "W": ((moment.day - 1) // 7 + 1, 1),
-        "Q": ((moment.month + 2) // 3, 1),
-        "CC": ((moment.year + 99) // 100, 2),
-    }[upper]
+        "HH24": (moment.hour, 2), "HH12": (half, 2), "HH": (half, 2), "MI": (moment.minute, 2),
+        "SS": (moment.second, 2), "MS": (micro // 1000, 3), "US": (micro, 6), "YYYY": (year, 4),
+        "YYY": (year % 1000, 3), "YY": (year % 100, 2), "Y": (year % 10, 1), "MM": (moment.month, 2),
+        "DDD": (year_day, 3), "DD": (moment.day, 2), "D": (moment.isoweekday() % 7 + 1, 1),
+        "ID": (iso_day, 1), "IW": (iso_week, 2), "IYYY": (iso_year, 4),
+        "WW": ((year_day - 1) // 7 + 1, 2), "W": ((moment.day - 1) // 7 + 1, 1),
+        "Q": ((moment.month + 2) // 3, 1), "CC": ((year + 99) // 100, 2),
+    }[upper]  # fmt: skip
     return str(value) if bare else f"{value:0{width}d}"
 
 
@@ -524,22 +485,10 @@ def _named_read(text: str, form: str) -> datetime:
         place += len(text[place:]) - len(text[place:].lstrip())
         upper = word.upper()
         key = {
-            "HH24": "hour",
-            "HH12": "half",
-            "HH": "half",
-            "MI": "minute",
-            "SS": "second",
-            "MS": "milli",
-            "US": "micro",
-            "YYYY": "year",
-            "YY": "year",
-            "MM": "month",
-            "MON": "month",
-            "MONTH": "month",
-            "DD": "day",
-            "AM": "pm",
-            "PM": "pm",
-        }[upper]
+            "HH24": "hour", "HH12": "half", "HH": "half", "MI": "minute", "SS": "second",
+            "MS": "milli", "US": "micro", "YYYY": "year", "YY": "year", "MM": "month",
+            "MON": "month", "MONTH": "month", "DD": "day", "AM": "pm", "PM": "pm",
+        }[upper]  # fmt: skip
         if upper in ("MON", "MONTH", "AM", "PM"):
             names = ("AM", "PM") if key == "pm" else MONTHS
             of = [name.upper()[: 3 if upper == "MON" else None] for name in names]
@@ -559,15 +508,8 @@ def _named_read(text: str, form: str) -> datetime:
         found[key], place = number, digits.end() if digits else place
     hour = found.get("hour", found.get("half", 0) % 12 + 12 * found.get("pm", 0))
     micro = found.get("micro", found.get("milli", 0) * 1000)
-    return datetime(
-        found.get("year", 1),
-        found.get("month", 1),
-        found.get("day", 1),
-        hour,
-        found.get("minute", 0),
-        found.get("second", 0),
-        micro,
-    )
+    year, month, day = (found.get(name, 1) for name in ("year", "month", "day"))
+    return datetime(year, month, day, hour, found.get("minute", 0), found.get("second", 0), micro)
 
 
 SQLITE_MODIFIER = re.compile(
@@ -649,7 +591,6 @@ def _sqlite_date(text: str, form: str, *modifiers: str) -> str:
 
 # fmt: off
 by_value("spark:number", "float64 -> string?", java_number)
-by_value("postgres:number", "float64 -> string?", c_number)
 by_value("sqlite:number", "float64 -> string?", sqlite_number)
 by_value("sqlite:decimal", "number -> string?", sqlite_decimal)
 by_value("spark:upper", "string -> string?", str.upper)

@@ -246,3 +246,44 @@ def test_postgres_knows_no_line_through_points_that_do_not_vary() -> None:
         )
         (row,) = ws.sql(query, dialect="postgres")
         assert row == (None, None, None, None, None, 1.0, "ßa", "ß")
+
+
+def test_the_decade_of_a_year_before_10_is_an_error_and_not_a_raw_one() -> None:
+    with ivm.open(":memory:") as ws:
+        for dialect in ("duckdb", "postgres"):
+            with pytest.raises(SqlError, match="has no value"):
+                ws.sql("SELECT date_trunc('decade', DATE '0009-01-01')", dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    "query, expected",
+    [
+        ("SELECT cast(x AS string), concat('a', x) FROM t", ("0.1", "a0.1")),
+        ("SELECT round(1e300), round(double('Infinity'))", (1e300, float("inf"))),
+    ],
+)
+def test_floats_of_32_bits_and_large_ones_of_spark(query, expected, tmp_path) -> None:
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE t (id INT PRIMARY KEY, x REAL)")
+        ws.sql("INSERT INTO t VALUES (1, 0.1)")
+        assert [*(ws.sql(query, dialect="spark") or ())] == [expected]
+
+
+def test_any_of_an_array_in_postgres_is_sought_where_it_chooses_rows() -> None:
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE t (id INT PRIMARY KEY, l INT[])")
+        ws.sql("INSERT INTO t VALUES (1, [1, 2]), (2, NULL), (3, [NULL])")
+        for condition, chosen in (
+            ("id = ANY(l)", [(1,)]),
+            ("NOT id = ANY(l)", []),
+            ("(id = ANY(l)) IS NULL", [(2,), (3,)]),
+            ("id <> ALL(l) OR id = 3", [(3,)]),
+            ("id = ANY(ARRAY[1, 3])", [(1,), (3,)]),
+        ):
+            rows = ws.sql(f"SELECT id FROM t WHERE {condition} ORDER BY id", dialect="postgres")
+            assert [*(rows or ())] == chosen, condition
+
+
+def test_an_error_shows_a_cast_as_it_was_written() -> None:
+    with ivm.open(":memory:") as ws, pytest.raises(SqlError, match=r"CAST\('x' AS INT\)"):
+        ws.sql("SELECT ln(CAST('x' AS integer))", dialect="postgres")

@@ -100,9 +100,10 @@ def _compared(kind: type[exp.Expr], left: list[exp.Expr], right: list[exp.Expr])
     return exp.or_(strict(this=a.copy(), expression=b.copy()), exp.and_(same, later))
 
 
-def shifted(node: exp.Expr) -> exp.Expr:
-    """Return `<<`, which keeps the bits of its type."""
-    return duckdb("shift_left(:a, :b)", {"a": node.this, "b": node.expression})
+def shifted(node: exp.Expr, prefix: str = "") -> exp.Expr:
+    """Return `<<` or `>>`, which keep the bits of their type."""
+    side = "left" if isinstance(node, exp.BitwiseLeftShift) else "right"
+    return duckdb(f"{prefix}shift_{side}(:a, :b)", {"a": node.this, "b": node.expression})
 
 
 def printed(node: exp.Anonymous, meanings: dict[str, str]) -> exp.Expr:

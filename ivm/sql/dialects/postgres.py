@@ -18,20 +18,22 @@ from ivm.sql.dialects.operators import (
 )
 from ivm.sql.dialects.table import Meaning, duckdb, table
 from ivm.sql.errors import SqlError
+from ivm.sql.functions.dialects import RANGED
+from ivm.sql.functions.lists import SHIFTED
 from ivm.sql.literals import list_items
 from ivm.terms.dialects import NAMED_READ, named_pieces
 
 SAME = """
 now clock_timestamp statement_timestamp transaction_timestamp
-    abs coalesce nullif greatest least ceil ceiling floor sign sqrt cbrt exp gcd lcm factorial pi
+    abs coalesce nullif greatest least ceil ceiling floor sign sqrt cbrt gcd lcm factorial pi
     sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh cot degrees radians
-    char_length_ lower left right ltrim rtrim repeat_ reverse replace strpos starts_with split_part ascii chr md5
+    char_length_ lower left right ltrim rtrim repeat_ replace strpos starts_with ascii md5
     regexp_replace make_timestamp make_time isfinite age
     count sum avg stddev stddev_pop stddev_samp variance var_pop var_samp covar_pop covar_samp
     regr_count regr_avgx regr_avgy regr_sxx regr_sxy regr_syy
     bool_and bool_or bit_and bit_or bit_xor array_agg percentile_cont percentile_disc mode any_value
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value grouping
-    array_append array_prepend array_cat json_array_length generate_series unnest exists
+    array_append array_prepend generate_series unnest exists
 """
 _TEXT = (
     "by_type({0}, 'boolean', CASE WHEN {0} THEN 't' WHEN NOT {0} THEN 'f' END, postgres_text({0}))"
@@ -41,8 +43,10 @@ _JSON_TYPES = (
     "'null' WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' ELSE CASE WHEN "
     "json_type(:j) IS NOT NULL THEN 'number' END END"
 )
-_SECOND = "CAST((epoch_us({0}) - 60000000 * CAST(floor(epoch_us({0}) / 60000000) AS BIGINT)) / {1} AS DECIMAL(12,6))"
+_SECOND = "CAST(EXTRACT(MICROSECOND FROM {0}) / {1} AS DECIMAL(14,6))"
 
+_LOGARITHM = "ln(CASE WHEN {0} = 0 THEN failing({0}, 'a logarithm of zero') ELSE {0} END)"
+_LENGTH = "CASE WHEN :n < 0 THEN failing(:n, 'a negative length') ELSE :n END"
 # of nulls alone, an empty text
 _LISTED = "CASE WHEN :l IS NOT NULL AND :s IS NOT NULL THEN coalesce({}, '') END"
 CALLS: dict[str, Meaning] = {
@@ -51,15 +55,18 @@ CALLS: dict[str, Meaning] = {
     "round(x, n)": "by_type(:x, 'float', spark_round(:x, :n), round(:x, :n))",
     "trunc(x)": "trunc(:x)",
     "trunc(x, n)": lambda node: _cut(*node.expressions),
-    "ln(x)": "ln(CASE WHEN :x = 0 THEN failing(:x, 'a logarithm of zero') ELSE :x END)",
+    "ln(x)": _LOGARITHM.format(":x"),
     "log|log10(x)": "log10(CASE WHEN :x = 0 THEN failing(:x, 'a logarithm of zero') ELSE :x END)",
-    "log(b, x)": "ln(CASE WHEN :x = 0 THEN failing(:x, 'a logarithm of zero') ELSE :x END) / ln(:b)",
-    "power|pow(x, y)": "power(:x, :y)",
+    "log(b, x)": f"postgres_divide({_LOGARITHM.format(':x')}, {_LOGARITHM.format(':b')})",
+    "power|pow(x, y)": "postgres_power(:x, :y)",
+    "exp(x)": "postgres_exp(:x)",
     "mod(x, y)": ":x % :y",
     "div(x, y)": "by_type(:x, 'integer', by_type(:y, 'integer', :x // :y, "
                  "trunc(postgres_divide(:x, :y))), "
                  "trunc(postgres_divide(:x, :y)))",
-    "width_bucket(x, a, b, n)": "CASE WHEN :x < :a THEN 0 WHEN :x >= :b THEN :n + 1 "
+    "width_bucket(x, a, b, n)": "CASE WHEN :n <= 0 OR :a = :b THEN failing(:n, 'no buckets') "
+                                "WHEN :a < :b AND :x < :a OR :a > :b AND :x > :a THEN 0 "
+                                "WHEN :a < :b AND :x >= :b OR :a > :b AND :x <= :b THEN :n + 1 "
                                 "ELSE CAST(floor((:x - :a) * :n / (:b - :a)) AS BIGINT) + 1 END",
     "num_nulls(*x)": lambda node: _counted(node, "IS NULL"),
     "num_nonnulls(*x)": lambda node: _counted(node, "IS NOT NULL"),
@@ -73,14 +80,17 @@ CALLS: dict[str, Meaning] = {
     "concat_ws(s, *x)": lambda node: _joined(node.expressions[1:], "concat_ws(:s, ",
     {"s": node.expressions[0]}),
     "substr|substring(s, a)": "postgres_substring(:s, :a, 2147483647)",
-    "substr|substring(s, a, n)": "postgres_substring(:s, :a, CASE WHEN :n < 0 THEN failing(:n, 'a "
-                                 "negative length') "
-                                 "ELSE :n END)",
+    "substr|substring(s, a, n)": f"postgres_substring(:s, :a, {_LENGTH})",
     "trim|btrim(s)": "trim(:s)",
     "btrim(s, c)": "trim(:s, :c)",
     **{f"{name}(s, n)": f"spark_{name}(:s, :n, ' ')" for name in ("lpad", "rpad")},
     **{f"{name}(s, n, c)": f"spark_{name}(:s, :n, :c)" for name in ("lpad", "rpad")},
-    "repeat(s, n)": "repeat(:s, greatest(:n, 0))",
+    "repeat(s, n)": "repeat(:s, CASE WHEN :n < 0 THEN 0 ELSE :n END)",
+    "reverse(s)": "postgres_reverse(:s)",
+    "chr(n)": "chr(CASE WHEN :n = 0 THEN failing(:n, 'a letter of code 0') ELSE :n END)",
+    "split_part(s, d, n)": "CASE WHEN :n = 0 THEN failing(:s, 'a part of number 0') WHEN :d = '' "
+                           "THEN CASE WHEN abs(:n) = 1 THEN :s WHEN :n IS NOT NULL THEN left(:s, 0) END "
+                           "ELSE split_part(:s, :d, :n) END",
     "translate(s, a, b)": "text_translate(:s, :a, :b)",
     "to_hex(x)": "lower(text_digits(by_type(:x, 'bigint', :x, CASE WHEN :x < 0 THEN CAST(:x AS "
                  "BIGINT) + 4294967296 "
@@ -115,7 +125,9 @@ CALLS: dict[str, Meaning] = {
     "array_position(l, x)": "list_position(:l, :x)",
     "array_remove(l, x)": "list_filter(:l, e -> e IS DISTINCT FROM :x)",
     "json_typeof|jsonb_typeof(j)": _JSON_TYPES,
-    "jsonb_array_length(j)": "json_array_length(:j)",
+    "json_array_length|jsonb_array_length(j)": "json_array_length(CASE WHEN json_type(:j) = 'ARRAY' "
+                                               "THEN :j WHEN :j IS NOT NULL THEN failing(:j, 'no array') END)",
+    "array_cat(l, m)": "postgres_concat(:l, :m)",
     "json_extract_path_text|jsonb_extract_path_text(j, *p)": lambda node: _path(node,
     "json_extract_string"),
     "json_extract_path|jsonb_extract_path(j, *p)": lambda node: _path(node, "json_extract"),
@@ -216,6 +228,12 @@ def _matched(node: exp.Anonymous) -> exp.Expr:
 
 
 def _groups(pattern: exp.Expr, node: exp.Expr) -> int:
+    """Return how many groups a pattern has, each of which a match has.  Raises SqlError."""
+    plain = re.sub(r"\\.|\[[^]]*\]", "", pattern.name)
+    bare = re.sub(r"\([^()]*\)", "", plain)
+    if "(" in plain and (re.search(r"\)(?:[?*]|\{0)", plain) or "|" in bare):
+        words = "a group that may have no match is null: write (x|) for (x)?"
+        raise SqlError(words, node)
     try:
         return re.compile(pattern.name).groups
     except re.error as error:
@@ -255,7 +273,12 @@ def _read(node: exp.Anonymous, type_: str) -> exp.Expr:
 def _truncated(unit: exp.Expr, moment: exp.Expr) -> exp.Expr:
     if not isinstance(unit, exp.Literal) or not unit.name.isalpha():
         raise SqlError("the unit is a text that is written out, as 'month'", unit)
-    return duckdb(f"date_trunc('{unit.name.lower()}', :t)", {"t": moment})
+    years = {"century": 100, "centuries": 100, "millennium": 1000}.get(name := unit.name.lower())
+    shown = f"date_trunc('{name}', :t)"
+    if years:  # the first is of the year 1
+        shown = f"make_timestamp((year(:t) - 1) // {years} * {years} + 1, 1, 1, 0, 0, 0)"
+        shown = f"by_type(:t, 'timestamptz', CAST({shown} AS TIMESTAMPTZ), {shown})"
+    return duckdb(shown, {"t": moment})
 
 
 def _length(values: exp.Expr, dimension: exp.Expr) -> exp.Expr:
@@ -303,9 +326,23 @@ def _substring(node: exp.Substring) -> exp.Expr:
             {"s": node.this, "p": start},
         )
     return duckdb(
-        "postgres_substring(:s, :a, :n)",
-        {"s": node.this, "a": start, "n": length or exp.Literal.number(2147483647)},
+        f"postgres_substring(:s, :a, {_LENGTH if length else '2147483647'})",
+        {"s": node.this, "a": start, **({"n": length} if length else {})},
     )
+
+
+def _overlaid(node: exp.Overlay) -> exp.Expr:
+    """OVERLAY, from a place within the text."""
+    length = node.args.get("for_")
+    start = "CASE WHEN :a < 1 THEN failing(:a, 'a place before the text') ELSE :a END"
+    return duckdb(
+        f"postgres_substring(:s, 1, {start} - 1) || :p || "
+        f"postgres_substring(:s, :a + {':n' if length else 'length(:p)'}, 2147483647)",
+        {
+            "s": node.this, "p": node.expression, "a": node.args["from_"],
+            **({"n": length} if length else {}),
+        },
+    )  # fmt: skip
 
 
 def _ignoring_case(node: exp.Expr) -> exp.Expr:
@@ -336,13 +373,57 @@ def _part(node: exp.Extract) -> exp.Expr | None:
     """EXTRACT, whose seconds have a fraction."""
     unit, moment = node.name.upper().rstrip("S"), node.expression
     divisors = {"SECOND": 1000000, "MILLISECOND": 1000, "MICROSECOND": 1}
-    if unit not in divisors:
+    if unit not in (*divisors, "EPOCH"):
         return None
-    shown = _SECOND.format("CAST(:t AS TIMESTAMP)", divisors[unit])
+    shown = _SECOND.format("CAST(:t AS TIMESTAMP)", divisors.get(unit, 1000000))
+    of_time = _SECOND.format(":t", divisors.get(unit, 1000000))
+    if unit == "EPOCH":
+        shown = f"EXTRACT({unit} FROM :t)"
+        of_time = f"EXTRACT(HOUR FROM :t) * 3600 + EXTRACT(MINUTE FROM :t) * 60 + {of_time}"
     return duckdb(
-        f"by_type(:t, 'date timestamp timestamptz', {shown}, EXTRACT({unit} FROM :t))",
+        f"by_type(:t, 'date timestamp timestamptz', {shown}, 'time', {of_time}, "
+        f"EXTRACT({unit} FROM :t))",
         {"t": moment},
     )
+
+
+def _in_list(node: exp.Binary) -> exp.Expr | None:
+    """Return a comparison with ANY or ALL of an array, null if there is none."""
+    listed = node.expression
+    if not isinstance(listed, exp.Any | exp.All):
+        return by_places(node)
+    inner = listed.this.unnest()
+    if isinstance(inner, exp.Query | exp.Array | exp.Placeholder | exp.Parameter) or _chooses(node):
+        return None
+    return duckdb("CASE WHEN :l IS NOT NULL THEN :c END", {"l": inner, "c": node.copy()})
+
+
+def _chooses(node: exp.Expr) -> bool:
+    """Return whether a condition chooses rows, for which null is false."""
+    while isinstance(node.parent, exp.And | exp.Paren):
+        node = node.parent
+    return isinstance(node.parent, exp.Where | exp.Having | exp.Join)
+
+
+def _at_place(node: exp.Bracket) -> exp.Expr | None:
+    """A place in an array, or a part of it: there is nothing before 1."""
+    place = node.expressions[0]
+    if isinstance(place, exp.Slice):
+        low, high = place.this, place.expression
+        if low is None or high is None or place.args.get("step"):
+            return None
+        return duckdb(
+            "list_slice(:l, CASE WHEN :a < 1 THEN 1 ELSE :a END, CASE WHEN :b < 0 THEN 0 ELSE :b END)",
+            {"l": node.this, "a": low, "b": high},
+        )
+    if len(node.expressions) > 1 or (isinstance(place, exp.Literal) and place.name != "-1"):
+        return None
+    first = exp.Literal.number(0 if node.meta.get(SHIFTED) else 1)
+    return duckdb("CASE WHEN :n >= :f THEN :x END", {"n": place, "f": first, "x": node.copy()})
+
+
+def _ranged(node: exp.Expr) -> None:
+    node.meta[RANGED] = True
 
 
 def _containing(node: exp.Expr) -> exp.Expr:
@@ -352,6 +433,7 @@ def _containing(node: exp.Expr) -> exp.Expr:
     whole = "list_count(:b) = len(:b) AND list_has_all(:a, :b)"  # null is in no array
     found = "list_has_any(:a, :b)" if isinstance(node, exp.ArrayOverlaps) else whole
     words = "refused('@> and <@ take arrays: compare j ->> key with a value')"
+    found = f"CASE WHEN :a IS NOT NULL AND :b IS NOT NULL THEN {found} END"
     return duckdb(f"by_type(:a, 'list', {found}, {words})", {"a": left, "b": right})
 
 
@@ -386,6 +468,11 @@ OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.ArrayContainsAll: _containing, exp.ArrayContainedBy: _containing,
     exp.ArrayOverlaps: _containing, exp.JSONBExtractScalar: _at_path, exp.JSONBExtract: _at_path,
     exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json, exp.Between: either_way,
-    **dict.fromkeys(ROWS, by_places), exp.BitwiseLeftShift: shifted,
+    **dict.fromkeys(ROWS, _in_list), exp.In: by_places, exp.Bracket: _at_place,
+    exp.Overlay: _overlaid, **dict.fromkeys((exp.Add, exp.Sub, exp.Mul), _ranged),
+    exp.Pow: lambda node: duckdb("postgres_power(:a, :b)", {"a": node.this, "b": node.expression}),
+    **dict.fromkeys(
+        (exp.BitwiseLeftShift, exp.BitwiseRightShift), lambda node: shifted(node, "postgres_")
+    ),
 }  # fmt: skip
 TABLE = table("PostgreSQL", "postgres", SAME, CALLS, OPERATORS, INSTEAD)

@@ -23,9 +23,11 @@ from ivm.sql.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     INTEGER,
     MOST,
     NULL,
+    TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
     VARCHAR,
@@ -34,6 +36,8 @@ from ivm.sql.types import (
     decimal,
     sql_type,
 )
+
+RANGED = "ranged"  # of a node `+`, `-` or `*`: whether a float beyond its range is an error
 
 
 def kind(type_: SqlType) -> str:
@@ -97,10 +101,13 @@ def _as_text(value: Typed, dialect: str, node: exp.Expr) -> Typed:
     of_decimal = node.name == "sqlite_cast" and "DECIMAL" in node.expressions[-1].name
     if dialect == "sqlite" and (value.type.is_decimal or (value.type.is_float and of_decimal)):
         return _sqlite_decimal(value, node)
+    if value.type == FLOAT and dialect == "postgres":
+        return _of_text("postgres:single", value, VARCHAR)
+    if value.type == FLOAT:  # as the double that has its digits
+        value = value._replace(term=call("float", call("string:single", value.term)))
     if value.type.is_float:
-        number = convert(value, DOUBLE, node) if value.type == DOUBLE else value
-        return Typed(call(f"{dialect}:number", number.term), VARCHAR, value.nullable)
-    if value.type == TIMESTAMPTZ:
+        return _of_text(f"{dialect}:number", value, VARCHAR)
+    if value.type == TIMESTAMPTZ and dialect != "postgres":
         value = convert(value, TIMESTAMP, node)
     if dialect == "sqlite" and value.type == BOOLEAN:
         value = convert(value, INTEGER, node)
@@ -169,6 +176,9 @@ def _spark_seconds(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
     return convert(Typed(call("int", call("floor", seconds)), BIGINT, value.nullable), wanted, node)
 
 
+_TRUTHS = ("t true y yes 1", "f false n no 0")
+
+
 def _spark_read(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
     if wanted.is_integer:
         return convert(_of_text("spark:whole", value, BIGINT), wanted, node)
@@ -181,15 +191,8 @@ def _spark_read(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
     text = value._replace(term=call("string:trim", value.term))
     if wanted == BOOLEAN:
         word = call("string:lower", text.term)
-        known = call(
-            "in",
-            word,
-            *(
-                Lit(one, "string")
-                for one in ("t", "true", "y", "yes", "1", "f", "false", "n", "no", "0")
-            ),
-        )
-        truth = call("in", word, *(Lit(one, "string") for one in ("t", "true", "y", "yes", "1")))
+        yes, no = ([Lit(one, "string") for one in words.split()] for words in _TRUTHS)
+        known, truth = call("in", word, *yes, *no), call("in", word, *yes)
         wrong = _never(Typed(truth, BOOLEAN, value.nullable), "no truth value", node)
         return Typed(call("if", known, truth, wrong), BOOLEAN, value.nullable)
     return convert(text, wanted, node)
@@ -204,12 +207,25 @@ def _postgres_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
             return _of_text("postgres:truth", text, BOOLEAN)
         if wanted.is_integer:
             return convert(_of_text("spark:whole", text, BIGINT), wanted, node)
+        if wanted in _MOMENTS:
+            text = text._replace(term=call(_MOMENTS[wanted], text.term))
         return convert(text, wanted, node)
+    if value.type.is_float and wanted.is_decimal:
+        digits = Lit(6 if value.type == FLOAT else 15, "int64")
+        text = Typed(call("postgres:shortened", value.term, digits), VARCHAR, value.nullable)
+        return convert(text, wanted, node)
+    if value.type == DOUBLE and wanted == FLOAT:
+        return _of_text("postgres:as_single", value, FLOAT)
     if value.type == BOOLEAN and wanted.is_number and wanted != INTEGER:
         raise SqlError(
             f"PostgreSQL has no cast from boolean to {wanted}: CAST it to integer first", node
         )
     return convert(value, wanted, node)
+
+
+_MOMENTS = {
+    TIMESTAMP: "postgres:moment", TIMESTAMPTZ: "postgres:moment", TIME: "postgres:clock",
+}  # fmt: skip
 
 
 def _sqlite_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
@@ -313,7 +329,20 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     else:
         over, under = (convert(one, DOUBLE, node) for one in (left, right))
         found = Typed(call("ratio", over.term, under.term), DOUBLE, nullable)
+        if dialect == "postgres":
+            found = ranged(
+                "quotient", *((left, right) if left.type == right.type else (over, under))
+            )
     return _unless_zero(right, found, dialect, node)
+
+
+def ranged(operation: str, left: Typed, right: Typed) -> Typed:
+    """Return arithmetic of floats of one type, which fails beyond its range."""
+    term = call(f"postgres:{operation}", left.term, right.term)
+    nullable = left.nullable or right.nullable
+    if left.type == FLOAT:
+        term = call("postgres:as_single", term)
+    return Typed(term, left.type, nullable)
 
 
 def _unless_zero(divisor: Typed, found: Typed, dialect: str, node: exp.Expr) -> Typed:
@@ -360,19 +389,24 @@ def _quotient(left: Typed, right: Typed, scale: int) -> Typed:
 
 
 def _shifted(node: exp.Expr, value: Value) -> Typed:
-    """shift_left(x, n): `<<`, which keeps 32 bits of an INTEGER and 64 of a BIGINT."""
+    """shift_left(x, n) and shift_right(x, n): `<<` and `>>`, which keep 32 bits of an INTEGER and
+    64 of a BIGINT; postgres_shift_left 16 of a SMALLINT.
+    """
     number_, count = (value(one) for one in node.expressions)
-    bits = 64 if number_.type.name == "BIGINT" else 32
+    of_16 = number_.type.name == "SMALLINT" and node.name.startswith("postgres")
+    bits = 64 if number_.type.name == "BIGINT" else 16 if of_16 else 32
+    type_ = {64: BIGINT, 32: INTEGER, 16: number_.type}[bits]
     nullable = number_.nullable or count.nullable
-    places = call("bit_and", count.term, Lit(bits - 1, "int64"))
+    places = call("bit_and", count.term, Lit(63 if bits == 64 else 31, "int64"))
+    if node.name.endswith("right"):
+        return Typed(call("bshr", number_.term, places), type_, nullable)
     if bits == 64:
         return Typed(call("bshl", number_.term, places), BIGINT, nullable)
-    low = call("bit_and", number_.term, Lit(2**32 - 1, "int64"))
-    found = call("bit_and", call("bshl", low, places), Lit(2**32 - 1, "int64"))
-    signed = call(
-        "if", call(">=", found, Lit(2**31, "int64")), call("-", found, Lit(2**32, "int64")), found
-    )
-    return Typed(signed, INTEGER, nullable)
+    most = Lit(2**bits - 1, "int64")
+    moved = call("bit_and", call("bshl", call("bit_and", number_.term, most), places), most)
+    beyond = call(">=", moved, Lit(2 ** (bits - 1), "int64"))
+    signed = call("if", beyond, call("-", moved, Lit(2**bits, "int64")), moved)
+    return Typed(signed, type_, nullable)
 
 
 def _joined(node: exp.Expr, value: Value) -> Typed:
@@ -381,6 +415,8 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
     """
     dialect = node.name.lower().partition("_")[0]
     values = [value(one) for one in node.expressions]
+    if dialect == "postgres" and all(one.type.element is not None for one in values):
+        return _lists_joined(values, node)
     if any(one.type.element is not None for one in values):
         first, *rest = node.expressions
         for one in rest:
@@ -388,6 +424,24 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
         return value(first)
     texts = [_as_text(one, dialect, own) for one, own in zip(values, node.expressions, strict=True)]
     return Typed(concat(*(one.term for one in texts)), VARCHAR, any(one.nullable for one in texts))
+
+
+def _lists_joined(values: list[Typed], node: exp.Expr) -> Typed:
+    """Return each list of several, null if all are."""
+    from ivm.sql.functions.lists import together
+
+    empty, is_null = (
+        Lit("", "string"),
+        call("and", *(call("is_null", each.term) for each in values)),
+    )
+    given = [
+        each._replace(term=call("coalesce", each.term, empty), nullable=False) for each in values
+    ]
+    joined, nullable = together(node, given), all(each.nullable for each in values)
+    term = (
+        call("if", is_null, Lit(None, joined.type.store), joined.term) if nullable else joined.term
+    )
+    return joined._replace(term=term, nullable=nullable)
 
 
 def _average(node: exp.Expr, value: Value) -> Typed:
@@ -435,5 +489,5 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **{f"{dialect}_divide": _divided for dialect in _CASTS},
     **{f"{dialect}_concat": _joined for dialect in _CASTS}, "try_spark_cast": _try_cast,
     "spark_average": _average, "spark_moved": _moved, "spark_minus": _between,
-    "shift_left": _shifted,
+    **{f"{name}shift_{side}": _shifted for name in ("", "postgres_") for side in ("left", "right")},
 }  # fmt: skip

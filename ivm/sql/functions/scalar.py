@@ -168,6 +168,8 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     assert type_ is not None
     if type_.is_decimal:
         return _decimal(operation, left, right, node)
+    if type_ == FLOAT and node.meta.get(dialects.RANGED) and left.type != right.type:
+        type_ = DOUBLE  # of PostgreSQL's REAL and another
     if type_.is_integer:
         type_ = _integer_type(left, right)
     left, right = convert(left, type_, node), convert(right, type_, node)
@@ -183,6 +185,8 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
                 f"{node.sql(dialect='duckdb')} has no value: {whole} is beyond {type_}", node
             )
         return Typed(Lit(whole, "int64"), type_, nullable)
+    if type_.is_float and node.meta.get(dialects.RANGED):
+        return dialects.ranged(operation, left, right)
     term = call(operation, left.term, right.term)
     return Typed(
         call("float:single", term) if type_ == FLOAT else _in_type(term, type_), type_, nullable

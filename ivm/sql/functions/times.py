@@ -178,7 +178,7 @@ def multiplied(left: Typed, right: Typed, node: exp.Expr) -> Typed:
 def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
     """Return a date or a timestamp that is moved, or the time between two of them."""
     nullable = left.nullable or right.nullable
-    if left.type == INTERVAL and operation == "+":
+    if operation == "+" and (left.type == INTERVAL or right.type == DATE):
         left, right = right, left
     if right.type == INTERVAL and left.type in (DATE, TIMESTAMP, TIMESTAMPTZ):
         moment, count = convert(left, TIMESTAMP, node).term, amount(right)
@@ -194,6 +194,8 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
         else:
             found = Typed(call(operation, moment, count), TIMESTAMP, nullable)
         return convert(found, TIMESTAMPTZ, node) if left.type == TIMESTAMPTZ else found
+    if operation == "+" and (left.type, right.type) == (DATE, TIME):
+        return _at_clock(left, right, node)
     if right.type == INTERVAL and left.type == TIME and not is_of_months(right):
         return Typed(
             call("time", call(operation, call("datetime", left.term), amount(right))),
@@ -206,8 +208,6 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
         )
     if left.type == DATE and right.type.is_integer:
         return Typed(call(operation, left.term, right.term), DATE, nullable)
-    if left.type.is_integer and right.type == DATE and operation == "+":
-        return Typed(call("+", right.term, left.term), DATE, nullable)
     if operation == "-" and left.type == right.type == DATE:
         return Typed(call("-", left.term, right.term), BIGINT, nullable)
     if operation == "-" and {left.type, right.type} <= {DATE, TIMESTAMP, TIMESTAMPTZ}:
@@ -220,6 +220,12 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
         f"INTERVAL",
         node,
     )
+
+
+def _at_clock(day: Typed, clock: Typed, node: exp.Expr) -> Typed:
+    since = _since_epoch(call("datetime", clock.term))
+    term = call("+", convert(day, TIMESTAMP, node).term, since)
+    return Typed(term, TIMESTAMP, day.nullable or clock.nullable)
 
 
 def part(node: exp.Expr, value: Value) -> Typed:
@@ -238,6 +244,8 @@ def part(node: exp.Expr, value: Value) -> Typed:
     moment = value(inner)
     if moment.type == TIMESTAMPTZ:
         moment = convert(moment, TIMESTAMP, node)
+    if moment.type == TIME and (unit == "EPOCH" or unit.endswith("SECOND")):
+        moment = Typed(call("datetime", moment.term), TIMESTAMP, moment.nullable)
     if unit == "EPOCH" and moment.type in (DATE, TIMESTAMP):
         since = call("-", convert(moment, TIMESTAMP, node).term, Lit(EPOCH, "timestamp"))
         return Typed(_seconds(since), DOUBLE, moment.nullable)

@@ -57,24 +57,26 @@ def said(made: ivm.Workspace, dialect: str, one: Case, expected: list[Any]) -> S
             continue
         except Exception as error:
             return Said("crash", f"{type(error).__name__} {error}"[:300])
-        if isinstance(wanted, dict) or not alike(found, wanted):
+        near = 1e-6 if "float4}" in one.expression or "as real" in one.expression else 1e-8
+        if isinstance(wanted, dict) or not alike(found, wanted, near):
             return Said("differs", f"{found} for {wanted}"[:600])
     return Said("refused", refused) if refused else Said("equal")
 
 
-def alike(found: Any, wanted: Any) -> bool:
-    """Return whether two plain values are equal, floats by nine digits."""
+def alike(found: Any, wanted: Any, near: float = 1e-8) -> bool:
+    """Return whether two plain values are equal, floats by nine digits, or as `near` says."""
     if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(alike, found, wanted))
+        pairs = zip(found, wanted, strict=False)
+        return len(found) == len(wanted) and all(alike(*pair, near) for pair in pairs)
     if isinstance(found, dict) and isinstance(wanted, dict):
-        return [*found] == [*wanted] and all(alike(found[key], wanted[key]) for key in found)
+        return [*found] == [*wanted] and all(alike(found[key], wanted[key], near) for key in found)
     if isinstance(found, bool) and wanted in (0, 1):  # of SQLite
         return found == wanted
     numbers = [
         isinstance(one, int | float) and not isinstance(one, bool) for one in (found, wanted)
     ]
     if all(numbers):
-        return found == wanted or abs(found - wanted) <= 1e-8 * max(abs(found), abs(wanted))
+        return found == wanted or abs(found - wanted) <= near * max(abs(found), abs(wanted))
     return type(found) is type(wanted) and found == wanted
 
 

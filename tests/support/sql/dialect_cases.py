@@ -4,6 +4,7 @@ it.
     expressions/spark.txt             for each row of the table `t`
     expressions/spark_groups.txt      for all rows, and for each group `g`
     expressions/spark_windows.txt     for each row, over others
+    expressions/postgres_edges.txt    with the edge values of each type (dialect_edges.py)
     expressions/common.txt            without a table, in each engine
     expressions/differences.txt       where the product gives another answer, and why: docs/dialects.md names these
 
@@ -15,6 +16,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.support.sql import dialect_edges
 
 FOLDER = Path(__file__).parent / "expressions"
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "dialects"
@@ -34,7 +37,9 @@ class Case(NamedTuple):
 
 def cases(dialect: str) -> list[Case]:
     """Return the cases of a dialect, in the order of its files."""
-    return [case(one, kind) for kind in KINDS for one in _lines(FOLDER / f"{dialect}{kind}.txt")]
+    plain = [case(one, kind) for kind in KINDS for one in _lines(FOLDER / f"{dialect}{kind}.txt")]
+    edges = _lines(FOLDER / f"{dialect}_edges.txt")
+    return plain + [Case(*made) for form in edges for made in dialect_edges.forms(form)]
 
 
 def common() -> list[str]:

@@ -31,7 +31,8 @@ and null with `TRY`.
 
 A cell is the engine's own answer, and the product's in that dialect. *refused* after it means that the product does
 not evaluate it in this dialect and says so, *differs* that it gives another answer; *error* means that the engine
-refuses it.
+refuses it. In the lists of PostgreSQL below, `{{int4}}` in an expression stands for each edge value of that type, in
+columns and as constants.
 
 """
 

@@ -111,6 +111,8 @@ def plain(value: Any) -> Any:
     match value:
         case None | bool():
             return value
+        case "Infinity" | "-Infinity" | "NaN":  # as JSON has them
+            return f"float {float(value)}"
         case str():
             if days := ELAPSED.fullmatch(value):
                 parts = zip(days.groups(), (86400, 3600, 60, 1), strict=True)
@@ -127,7 +129,9 @@ def plain(value: Any) -> Any:
         case datetime():
             shown = value.replace(tzinfo=None).isoformat(" ")
             return shown.rstrip("0") if "." in shown else shown
-        case date() | time():
+        case time():
+            return str(value).rstrip("0") if value.microsecond else str(value)
+        case date():
             return str(value)
         case timedelta():
             return f"{value // timedelta(microseconds=1)} microseconds"
