@@ -75,8 +75,10 @@ SHARE_MAX = 1 << 52  # of the sides of a share of a group
 # -- what fits
 
 
-def is_plain(installed: Installed, step: Step) -> bool:
-    """Return whether the kernel can run this step."""
+def is_plain(installed: Installed, step: Step, changed: Container[str]) -> bool:
+    """Return whether the kernel can run this step, of changes of some predicates: it probes each
+    value of a row, and makes no moves.
+    """
     if isinstance(step, Flush):
         fold = installed.layouts[step.name].fold
         return fold is None or computed_from(fold) is not None
@@ -85,6 +87,8 @@ def is_plain(installed: Installed, step: Step) -> bool:
     if isinstance(step, FollowRule):
         return step.rule.span is not None and _follows_range(step.rule.span)
     plan = step.plan
+    if any(plan.tries[move.trie].index.predicate in changed for move in plan.moves):
+        return False
     if not installed.heads[plan].queued or not (plan.probes or is_alone(plan) or is_matched(plan)):
         return False
     try:

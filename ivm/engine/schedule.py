@@ -156,7 +156,8 @@ class Schedule:
 
     def __init__(self, installed: Installed, names: frozenset[str]) -> None:
         self._installed, self.steps = installed, steps_of(installed, names)
-        plain = [*takewhile(partial(is_plain, installed), self.steps)]
+        changed = {step.name for step in self.steps if isinstance(step, Flush)}
+        plain = [*takewhile(lambda step: is_plain(installed, step, changed), self.steps)]
         self._plain = len(plain)
         parts = map(partial(parts_of_step, installed), plain)
         # of which each of the kernel's is

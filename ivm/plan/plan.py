@@ -166,6 +166,16 @@ class Read(NamedTuple):
     variable: str
 
 
+class Move(NamedTuple):
+    """A probe of the exchanged value of a lone row (moves.py): its trie, and whether the bindings
+    that it finds go if the value rises, and come if it falls, or the reverse.
+    """
+
+    trie: int
+    rises: bool
+    plan: "Plan"
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """One conjunction, ready to run.
@@ -175,7 +185,8 @@ class Plan:
     many orders were compared.
 
     `way` is how the plan is evaluated and how its bindings are kept up to date, `choice` the
-    reason, for people. `probes` holds one plan per trie, which starts with the trie's variables.
+    reason, for people. `probes` holds one plan per trie, which starts with the trie's variables,
+    `moves` those of a trie whose one value is exchanged.
     The variables `nulls` may be null. `pace` is the estimate of the operations that probing a
     changed row takes; 0 if none was made. `estimates` are those of the rows that each of its
     `steps` finds.  `links` are the filters that compare two variables as words.
@@ -196,6 +207,7 @@ class Plan:
     pace: float = 0.0
     estimates: tuple[float, ...] = ()
     links: tuple[tuple[Filter, Link], ...] = ()
+    moves: tuple[Move, ...] = ()
 
     def going(
         self, way: type[Way], choice: str, probes: tuple["Plan", ...] = (), once: bool = False
@@ -340,4 +352,5 @@ def _table(groups: Sequence[Sequence[object]], width: int) -> np.ndarray:
 @lru_cache(256)
 def indices_of(plan: Plan) -> list[Index]:
     """Return every index that a plan or its probes read, each once."""
-    return list(dict.fromkeys(trie.index for p in (plan, *plan.probes) for trie in p.tries))
+    plans = plan, *plan.probes, *(move.plan for move in plan.moves)
+    return list(dict.fromkeys(trie.index for p in plans for trie in p.tries))

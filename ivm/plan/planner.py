@@ -28,9 +28,10 @@ from ivm.plan import costs
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.join_tree import is_linked, is_supported, lists_pairs
-from ivm.plan.plan import Columns, Plan, Rounds, Scan, Tries, Upkeep, Way, permuted
+from ivm.plan.moves import moves_of, order_of
+from ivm.plan.plan import Columns, Move, Plan, Rounds, Scan, Trie, Tries, Upkeep, Way, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
-from ivm.terms.conditions import SAME, Choice, Filter, is_sure
+from ivm.terms.conditions import SAME, Choice, Filter, compared, is_sure
 from ivm.terms.encoder import Encode
 from pagestore.host import KEYS_MAX
 
@@ -40,8 +41,8 @@ IN_PLACE = "probed: all tries follow the key order, so no other index is needed"
 
 
 class Chosen(NamedTuple):
-    """The key orders chosen for a conjunction: for its plan and for each probe; whether it is
-    evaluated by columns.
+    """The key orders chosen for a conjunction: for its plan, for each probe and then for moves;
+    whether it is evaluated by columns.
     """
 
     plan: Sequence[str]
@@ -52,7 +53,9 @@ class Chosen(NamedTuple):
 def chosen_of(plan: Plan) -> Chosen:
     """Return the key orders of a plan and its probes, to be saved."""
     return Chosen(
-        plan.variables, [probe.variables for probe in plan.probes], isinstance(plan.way, Columns)
+        plan.variables,
+        [probe.variables for probe in plan.probes] + [*dict.fromkeys(map(order_of, plan.moves))],
+        isinstance(plan.way, Columns),
     )
 
 
@@ -99,8 +102,12 @@ def make_plans(
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
         if saved:
             chosen = saved[len(plans)]
-            plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes))
+            atoms = len(conjunction.atoms)
+            plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes[:atoms]))
             _check_saved(probes)
+            orders = {*map(tuple, chosen.probes[atoms:])}
+            moves = _moves(conjunction, probes, lambda _: True) if orders else ()
+            plan = replace(plan, moves=tuple(move for move in moves if order_of(move) in orders))
             plans.append(plan.going(Columns if chosen.in_columns else Tries, "", (*probes,)))
         else:
             plans.append(_cheapest(conjunction, distinct, heavy, maintenance, searched))
@@ -337,13 +344,30 @@ def _chosen(
     plan = replace(plan, pace=orders.pace(probed))
     if maintenance == MATCH:
         return plan.going(Tries, "matched, as requested")
+    moving = replace(plan, moves=_moves(conjunction, probes, _lone(distinct)))
     if maintenance == PROBE:
-        return plan.going(way, "probed, as requested", probes)
-    matching, probing = _matching(plan, distinct), sum(each)
+        return moving.going(way, "probed, as requested", probes)
+    matching, moved = _matching(plan, distinct), {move.trie for move in moving.moves}
+    probing = sum(operations for t, operations in enumerate(each) if t not in moved)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
     if columns > KEYS_MAX or probing <= costs.CORRELATED ** (len(plan.variables) - 1) * matching:
-        return plan.going(way, f"probed: {figures}", probes)
+        return moving.going(way, f"probed: {figures}", probes)
     return plan.going(Tries, f"matched: {figures}")
+
+
+def _lone(distinct: Distinct) -> Callable[[Trie], bool]:
+    """Return what tells whether the relation of a trie has one row."""
+    return lambda trie: distinct(trie.index.predicate, trie.index.order) <= 1
+
+
+def _moves(
+    conjunction: Conjunction, probes: Sequence[Plan], is_lone: Callable[[Trie], bool]
+) -> tuple[Move, ...]:
+    """Return the moves of a conjunction, given its probes."""
+    if not any(bound.others for bound in probes[0].bounds):
+        return ()
+    needed = {v.name for v in variables(*compared(probes[0].filters))}
+    return (*moves_of(conjunction, probes, needed | _needed(conjunction, probes[0]), is_lone),)
 
 
 def _in_place(conjunction: Conjunction, plan: Plan, way: type[Way]) -> Plan:
@@ -401,7 +425,8 @@ def _in_columns(
         tuple(begun[t] for t in range(len(begun))),
         orders.pace([ways[t] for t in range(len(ways))]),
     )
-    return replace(plan, pace=pace).going(Columns, choice, probes)
+    moves = _moves(conjunction, probes, _lone(distinct))
+    return replace(plan, pace=pace, moves=moves).going(Columns, choice, probes)
 
 
 def _is_found_by_links(

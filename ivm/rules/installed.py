@@ -317,11 +317,8 @@ class Installed:
         """Return the deferred indices that a plan's probes read when some indices have changed."""
         if not self.deferred:
             return self.deferred
-        probes = [
-            probe
-            for trie, probe in zip(plan.tries, plan.probes, strict=False)
-            if trie.index in changed
-        ]
+        begun = [*enumerate(plan.probes), *((move.trie, move.plan) for move in plan.moves)]
+        probes = [probe for t, probe in begun if plan.tries[t].index in changed]
         return self.deferred.intersection(one.index for probe in probes for one in probe.tries)
 
     def deferring(self, deferred: Iterable[Index]) -> "Installed":

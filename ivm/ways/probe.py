@@ -69,7 +69,10 @@ def probe_all(
     `changed` are the branches erased and inserted, for each entry of `probed`; many are divided
     among threads.  Raises CorruptionError, RoomError, and Stopped by a `budget` of costs.
     """
-    found = Probing(plan, pages, old, new, threads, budget).run(changed, compose=True)
+    moved = _moved(plan, changed) if plan.moves else ()
+    found = Probing(plan, pages, old, new, threads, budget, moved).run(
+        _with_moves(plan, moved, changed), compose=True
+    )
     delta = Delta(*one_batch(found.parts))
     return delta if found.composed else net_changes(*delta), found.operations
 
@@ -102,7 +105,10 @@ class Probing:
         new: Mapping[Index, Tree],
         threads: int,
         budget: Budget | None,
+        moved: tuple[int, ...] = (),
     ) -> None:
+        """`moved` are the tries whose one value is exchanged."""
+        self._moved = moved
         self._plan, self._pages, self._old, self._new, self._threads = (
             plan,
             pages,
@@ -114,17 +120,17 @@ class Probing:
 
     def run(self, changed: Sequence[Delta], compose: bool = False) -> Found:
         """Return what changed branches find; if `compose`, sorted and composed, if it is little."""
-        given = _probe_input(probes_of(self._plan), self._old, self._new, changed)
+        laid = probes_of(self._plan, self._moved)
+        given = _probe_input(laid, self._old, self._new, changed)
         threads = max(1, min(self._threads, given.work // SHARE))
         shares = iter(
             _shares(given.spans, SHARES_PER_THREAD * threads) if threads > 1 else [given.spans]
         )
         args = self._pages, given, shares, self._memory, self._budget
         if threads == 1:
-            return prober(self._plan).run(*args, compose=compose)
-        found = together(
-            [partial(prober(self._plan, number).run, *args) for number in range(threads)]
-        )
+            return prober(self._plan, self._moved).run(*args, compose=compose)
+        probers = [prober(self._plan, self._moved, number) for number in range(threads)]
+        found = together([partial(share.run, *args) for share in probers])
         return Found(
             [part for one in found for part in one.parts],
             sum(one.operations for one in found),
@@ -176,10 +182,34 @@ def probed(plan: Plan) -> list[tuple[Index, int]]:
     return list(dict.fromkeys((trie.index, len(trie.levels)) for trie in firsts))
 
 
+def _moved(plan: Plan, changed: Sequence[Delta]) -> tuple[int, ...]:
+    """Return the tries with moves whose one value is exchanged, given changes as `probed`."""
+    given = dict(zip(probed(plan), changed, strict=True))
+    actions = {t: given[plan.tries[t].index, 1].actions.tolist() for t, *_ in plan.moves}
+    return tuple(t for t in actions if sorted(actions[t]) == sorted((ERASE, INSERT)))
+
+
+def _with_moves(plan: Plan, moved: tuple[int, ...], changed: Sequence[Delta]) -> list[Delta]:
+    """Return changes as `probed`, and for each move of some tries the branch that it begins with:
+    its value under which bindings are found, then the other.
+    """
+    begun, given = [*changed], dict(zip(probed(plan), changed, strict=True))
+    for move in plan.moves:
+        if move.trie in moved:
+            actions, rows = given[plan.tries[move.trie].index, 1]
+            went, came = (rows[0, actions == action][0] for action in ACTIONS)
+            goes = (came > went) == move.rises
+            action, values = (ERASE, (went, came)) if goes else (INSERT, (came, went))
+            begun.append(Delta(np.array([action]), np.array(values)[:, None]))
+    return begun
+
+
 @lru_cache(256)
-def prober(plan: Plan, _number: int = 0) -> "Prober":
-    """Return the Prober of a plan and a thread's number; it is cached."""
-    return Prober(plan)
+def prober(plan: Plan, moved: tuple[int, ...] = (), _number: int = 0) -> "Prober":
+    """Return the Prober of a plan, some of whose tries have `moved`, and a thread's number; it is
+    cached.
+    """
+    return Prober(probes_of(plan, moved))
 
 
 class Probes(NamedTuple):
@@ -198,16 +228,23 @@ class Probes(NamedTuple):
 
 
 @lru_cache(256)
-def probes_of(plan: Plan) -> Probes:
-    """Return the probes of a plan as kernels take them."""
-    indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
-    shapes = [_shape(probing, t) for t, probing in enumerate(plan.probes)]
+def probes_of(plan: Plan, moved: tuple[int, ...] = ()) -> Probes:
+    """Return the probes of a plan as kernels take them: those of moves for tries that `moved`,
+    whose branches come after those of `probed`.
+    """
+    begun = [(t, probing) for t, probing in enumerate(plan.probes) if t not in moved]
+    given = [probed(plan).index((p.tries[t].index, len(p.tries[t].levels))) for t, p in begun]
+    moves = [(move.trie, move.plan) for move in plan.moves if move.trie in moved]
+    given += range(len(probed(plan)), len(probed(plan)) + len(moves))
+    begun += moves
+    indices = list({trie.index: None for _, probing in begun for trie in probing.tries})
+    shapes = [_shape(probing, t) for t, probing in begun]
     read = [name for name in plan.columns if not is_unread(name)]
     # else they would tell bindings apart
     columns = [read[0] if is_unread(name) else name for name in plan.columns]
     pieces: list[np.ndarray] = []
     rows = []
-    for t, (probing, shape) in enumerate(zip(plan.probes, shapes, strict=True)):
+    for (t, probing), shape, branches in zip(begun, shapes, given, strict=True):
         back = np.array([probing.columns.index(name) for name in columns], np.int64)
         none = shape.no_sensors
         which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
@@ -220,7 +257,6 @@ def probes_of(plan: Plan) -> Probes:
         )
         at = np.cumsum([sum(map(len, pieces)), *map(len, sections)]).tolist()
         trie = probing.tries[t]
-        branches = probed(plan).index((trie.index, len(trie.levels)))
         rows.append(
             [
                 at[0],
@@ -242,7 +278,7 @@ def probes_of(plan: Plan) -> Probes:
         indices,
         len(plan.columns),
         max(shape.levels for shape in shapes),
-        max(len(p.columns) for p in plan.probes),
+        max(len(p.columns) for _, p in begun),
         int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()),
         max(shape.innermost for shape in shapes),
     )
@@ -260,8 +296,8 @@ def _shape(probing: Plan, t: int) -> Shape:
 class Prober:
     """The probes of a plan, with buffers that are reused: a small delta allocates nothing."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._laid = laid = probes_of(plan)
+    def __init__(self, laid: Probes) -> None:
+        self._laid = laid
         self._table = probe.ProbeTable(laid.static, laid.rows, laid.columns)
         words = partial(np.empty, dtype=np.int64)
         self._run = probe.ProbeRun(
