@@ -75,7 +75,7 @@ SHARE_MAX = 1 << 52  # of the sides of a share of a group
 # -- what fits
 
 
-def is_plain(installed: Installed, step: Step, changed: Container[str]) -> bool:
+def is_plain(installed: Installed, changed: Container[str], step: Step) -> bool:
     """Return whether the kernel can run this step, of changes of some predicates: it probes each
     value of a row, and makes no moves.
     """

@@ -156,8 +156,7 @@ class Schedule:
 
     def __init__(self, installed: Installed, names: frozenset[str]) -> None:
         self._installed, self.steps = installed, steps_of(installed, names)
-        changed = {step.name for step in self.steps if isinstance(step, Flush)}
-        plain = [*takewhile(lambda step: is_plain(installed, step, changed), self.steps)]
+        plain = _plain_steps(installed, self.steps)
         self._plain = len(plain)
         parts = map(partial(parts_of_step, installed), plain)
         # of which each of the kernel's is
@@ -481,6 +480,12 @@ class Schedule:
         columns = max(columns, self._laid.width)
         found, composed = (Found(words(2 * MOST), words((columns, 2 * MOST))) for _ in range(2))
         return working, (run, found, composed)
+
+
+def _plain_steps(installed: Installed, steps: Sequence[Step]) -> list[Step]:
+    """Return the first steps, as far as the kernel can run them."""
+    changed = {step.name for step in steps if isinstance(step, Flush)}
+    return [*takewhile(partial(is_plain, installed, changed), steps)]
 
 
 def _sensitivity_indices(matched: Iterable[FollowPlan]) -> dict[str, int]:

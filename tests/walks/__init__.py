@@ -14,6 +14,7 @@ called imports, directly or through others, the file that calls. `NUMBA_DISABLE_
 run as plain Python, so that they are seen.
 """
 
+import gc
 import os
 import re
 import subprocess
@@ -197,11 +198,14 @@ def watched() -> Iterator[Counter[tuple[str, str]]]:
             if caller and caller != callee:
                 moves[caller, callee] += 1
 
+    gc.collect()
+    gc.disable()  # what it finalizes belongs to no walk
     sys.setprofile(called)
     try:
         yield moves
     finally:
         sys.setprofile(None)
+        gc.enable()
 
 
 def import_order() -> Callable[[str, str], bool]:
