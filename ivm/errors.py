@@ -207,13 +207,8 @@ class ConstraintError(MaintainError, ValueError):
         more = [f"and {count - len(rows):,} more"] * (count > len(rows))
         tuples = f" for {'; '.join([*shown, *more])}" if shown else ""
         super().__init__(f"{where}: `{constraint}` does not hold{tuples}: nothing was changed")
-        self.where, self.constraint, self.columns, self.rows, self.count = (
-            where,
-            constraint,
-            columns,
-            rows,
-            count,
-        )
+        self.where, self.constraint, self.columns, self.rows = where, constraint, columns, rows
+        self.count = count
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.where, self.constraint, self.columns, self.rows, self.count)

@@ -72,13 +72,8 @@ class Budget:
         self, most: float, limit: Callable[[int], float], likely: Callable[[], float] = float
     ) -> None:
         self.spent = 0
-        self._most, self._free, self._limit, self._likely, self._lock = (
-            most,
-            most,
-            limit,
-            likely,
-            Lock(),
-        )
+        self._most, self._free, self._limit, self._likely = most, most, limit, likely
+        self._lock = Lock()
         self._stopped = False
         self._fixed, self._part, self._shared = 0, 1.0, False
 

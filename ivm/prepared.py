@@ -141,12 +141,8 @@ class _Work:
     def __init__(
         self, maintainer: Maintainer, installed: Installed, schedule: Schedule, name: str, head: Any
     ) -> None:
-        self._maintainer, self._installed, self._schedule, self._head = (
-            maintainer,
-            installed,
-            schedule,
-            head,
-        )
+        self._maintainer, self._installed, self._schedule = maintainer, installed, schedule
+        self._head = head
         # a view of what the newest commit did
         self._names, self._gains = frozenset([name]), schedule.gains
         self._gained = 0 * self._gains
@@ -171,11 +167,8 @@ class _Work:
 
     def _counts(self, names: Iterable[str]) -> list[int]:
         """Return how many rows some relations have now."""
-        relations, trees, firsts = (
-            self._head.catalog.relations,
-            self._head.trees,
-            self._schedule.firsts,
-        )
+        relations, trees = self._head.catalog.relations, self._head.trees
+        firsts = self._schedule.firsts
         return [
             trees[relations[name].spec.tree_id].count
             + (int(self._gained[firsts[name]]) if name in firsts else 0)

@@ -66,13 +66,8 @@ class Wide(Frames):
     def __init__(
         self, name: str, relations: list[Relation], keys: int, weighs: bool, types: list[str]
     ) -> None:
-        self.name, self.relations, self.keys, self.weighs, self.types = (
-            name,
-            relations,
-            keys,
-            weighs,
-            types,
-        )
+        self.name, self.relations, self.keys, self.weighs = name, relations, keys, weighs
+        self.types = types
 
     def __len__(self) -> int:
         first = self.relations[0]

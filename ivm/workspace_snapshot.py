@@ -30,13 +30,8 @@ class WorkspaceSnapshot:
         """`query` is like Workspace.query, over the rules and the data of that version; `sql`
         runs statements.
         """
-        self.snapshot, self.query, self._predicates, self._rope, self._sql = (
-            snap,
-            query,
-            predicates,
-            rope,
-            sql,
-        )
+        self.snapshot, self.query, self._predicates, self._rope = snap, query, predicates, rope
+        self._sql = sql
 
     def sql(self, text: str, parameters: Any = None, dialect: str = "duckdb") -> Answer | None:
         """Run queries of SQL as of that version; see Workspace.sql."""

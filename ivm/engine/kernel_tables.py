@@ -263,10 +263,8 @@ class Tables:
         share, digits = _share(fold), scale(fold.type)
         assert rows, "states have the folds that their operations need"
         bare = self._installed.layouts[name].bare
-        keyed, begin = (
-            () if bare or not fold.grouped else fold.order or range(fold.group),
-            len(copies),
-        )
+        keyed = () if bare or not fold.grouped else fold.order or range(fold.group)
+        begin = len(copies)
         copies += keyed
         return (
             firsts[state.name],
@@ -294,12 +292,8 @@ class Tables:
 
     def _add_plan(self, step: FollowPlan) -> None:
         """Add a plan that is probed or matched, or scans a relation."""
-        plan, tables, alone, tree_of = (
-            step.plan,
-            self._tables,
-            is_alone(step.plan),
-            self._of.tree_of,
-        )
+        plan, tables, alone = step.plan, self._tables, is_alone(step.plan)
+        tree_of = self._of.tree_of
         lists = [
             tables[name] for name in ("probes", "indices", "sources", "heads", "terms", "sensed")
         ]
@@ -361,11 +355,8 @@ class Tables:
         self._step(kernel.RANGED, len(self._tables["ranges"]))
         (name,) = rule.writes
         ends = (word for end in (span.low, span.high) for word in (end or 0, end is None))
-        measured, digits, by = (
-            self._of.groups[span.measured.predicate],
-            scale(span.type),
-            BY[span.kind],
-        )
+        measured, digits = self._of.groups[span.measured.predicate], scale(span.type)
+        by = BY[span.kind]
         if by != ranges.SOUGHT:
             self._scans.append(
                 (len(self._tables["ranges"]), span.measured.predicate, scan_of(span))

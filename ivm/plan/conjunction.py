@@ -81,12 +81,8 @@ class Conjunction:
         Raises ConstructError, with the place, for a literal that cannot be evaluated.
         """
         self._whole = whole
-        self.rule, self.predicates, self.stored_keys, self.encode = (
-            rule,
-            predicates,
-            stored_keys,
-            encode,
-        )
+        self.rule, self.predicates, self.stored_keys = rule, predicates, stored_keys
+        self.encode = encode
         self.disjunct = disjunct
         self.atoms: list[Arguments] = []
         self.reads: list[tuple[int, int, str]] = []  # (atom, column, variable)
@@ -399,10 +395,8 @@ class Conjunction:
         found, level = [*order], {name: place for place, name in enumerate(order)}
         begun = 1 + max(level[name] for name in self.atoms[t].names if name)
         for number, a in self._with_unread:
-            columns, keys = (
-                [c for _, c in self._used(a, level)],
-                self.predicates[a.atom.predicate].key_count,
-            )
+            columns = [c for _, c in self._used(a, level)]
+            keys = self.predicates[a.atom.predicate].key_count
             if columns != sorted(columns) or columns[:keys] != [*range(keys or 0)]:
                 continue
             before = {
@@ -543,10 +537,8 @@ class ChoiceConjunction(ScanConjunction):
         """
         if len(rule.body) < 2 or not all(map(ScanConjunction.applies, rule.body)):
             return False
-        (atom, *others), common = (
-            {*atoms(chain(*rule.body))},
-            set.intersection(*map(set, rule.body)),
-        )
+        (atom, *others) = {*atoms(chain(*rule.body))}
+        common = set.intersection(*map(set, rule.body))
         held = {v.name for v in variables(atom)}
         left = (x for x in chain(*rule.body) if isinstance(x, Compare) and x not in common)
         return not others and all(is_sure(x, held) for x in left)

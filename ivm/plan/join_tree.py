@@ -197,10 +197,8 @@ def is_exchangeable(plan: Plan, name: str, keys: Mapping[str, int]) -> bool:
     """Return whether bindings with some rows of a relation are those of the plan over these rows
     instead of it.
     """
-    tree, sources = (
-        JoinTree(plan, keys),
-        [source for source in sources_of(plan) if source.predicate == name],
-    )
+    tree = JoinTree(plan, keys)
+    sources = [source for source in sources_of(plan) if source.predicate == name]
     return len(sources) == 1 and not sources[0].negated and not tree.is_cut(sources[0])
 
 

@@ -30,11 +30,8 @@ def moves_of(
     """
     for t, probe in enumerate(probes):
         level, ranged = probe.tries[t].levels[0], _ranged(conjunction, probe, t)
-        name, before, after = (
-            probe.variables[level],
-            probe.variables[:level],
-            probe.variables[level + 1 :],
-        )
+        name, before = probe.variables[level], probe.variables[:level]
+        after = probe.variables[level + 1 :]
         if not ranged or name in needed or not is_lone(probe.tries[t]):
             continue
         for bounded in ranged:

@@ -421,10 +421,8 @@ def _in_columns(
     choice = (
         "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
     )
-    probes, pace = (
-        tuple(begun[t] for t in range(len(begun))),
-        orders.pace([ways[t] for t in range(len(ways))]),
-    )
+    probes = tuple(begun[t] for t in range(len(begun)))
+    pace = orders.pace([ways[t] for t in range(len(ways))])
     moves = _moves(conjunction, probes, _lone(distinct))
     return replace(plan, pace=pace, moves=moves).going(Columns, choice, probes)
 

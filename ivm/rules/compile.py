@@ -250,11 +250,8 @@ def with_block(
     block's text whenever it is opened: the given one, or that of a program. Raises RuleError,
     EditError, SchemaError.
     """
-    once, known, rewrites = (
-        options.maintenance == ONCE,
-        installed.program,
-        saved.rewrites if saved else Rewrites(),
-    )
+    once, known = options.maintenance == ONCE, installed.program
+    rewrites = saved.rewrites if saved else Rewrites()
     if once:
         program = query(given, known, name, store, hinting, parameters)
     else:

@@ -112,10 +112,8 @@ class Relations:
         if not self._has(predicate.name):
             return extensional_layout(predicate)
         schema = function_schema(self._relations[predicate.name].info)
-        types, declared = (
-            tuple(str(column.type) for column in schema.stored),
-            predicate.stored_types,
-        )
+        types = tuple(str(column.type) for column in schema.stored)
+        declared = predicate.stored_types
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
         functional = (predicate.value or predicate.key_count) is not None and len(
             schema.key
@@ -285,10 +283,8 @@ def _atom_at(text: str, start: int, predicate: Predicate) -> tuple[list[str], li
         rf"[\[(](?P<keys>{many})[\])](?:\s*=\s*(?:\((?P<values>{many})\)|(?P<value>{TERM})))?(?={ENDS})"
     )
     if found := shape.match(text, start):
-        keys, values = (
-            findall(TERM, found["keys"]),
-            findall(TERM, found["values"] or found["value"] or ""),
-        )
+        keys = findall(TERM, found["keys"])
+        values = findall(TERM, found["values"] or found["value"] or "")
         if len(keys) + len(values) == len(predicate.columns) and (text[start] == "[") == bool(
             values
         ):

@@ -112,10 +112,8 @@ def join_of(context: Context, rule: InstalledRule, plan: Plan, t: int) -> Column
             (index_columns(index, installed.layouts[name]), read(index))
             for index in installed.indices[name]
         ]
-    change, types = (
-        context.deltas[context.own(plan.tries[t].index.predicate)],
-        rule.definition.types,
-    )
+    change = context.deltas[context.own(plan.tries[t].index.predicate)]
+    types = rule.definition.types
     changed = Changed(apart.tries[t].index.predicate, change.rows, change.actions)
     needed = installed.heads[plan].needed
     return ColumnJoin(

@@ -97,11 +97,8 @@ class ColumnJoin:
         self._negated = negated_in(plan)
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
-        self._intervals, self._texts, self._encode = (
-            intervals_of(plan),
-            text_ranges(plan.filters, types),
-            encode,
-        )
+        self._intervals, self._texts = intervals_of(plan), text_ranges(plan.filters, types)
+        self._encode = encode
         self._read = [0]  # shared with the joins that this one is made of
         # of the tables that are looked up; shared as well
         self.memory = MemoryUse(step="joining by columns")
@@ -593,10 +590,8 @@ class Child:
     few: np.ndarray | None = None
 
     def __init__(self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str]) -> None:
-        self.sought, self._kept = (
-            join.tree.shared(node, parent),
-            join.tree.kept(node, parent, needed),
-        )
+        self.sought = join.tree.shared(node, parent)
+        self._kept = join.tree.kept(node, parent, needed)
         self._hold(*join.table(node, parent, [*self.sought, *self._kept]))
 
     def _hold(self, rows: np.ndarray, times: np.ndarray | None) -> None:

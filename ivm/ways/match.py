@@ -259,12 +259,8 @@ class Matching(NamedTuple):
 @lru_cache(256)
 def matching_of(plan: Plan, granularity: int) -> Matching:
     """Return a plan that is matched as a kernel takes it."""
-    shape, recording, indices, sensors = (
-        plan.shape,
-        plan.sensor_arrays,
-        indices_of(plan),
-        plan.sensors,
-    )
+    shape, recording, indices = plan.shape, plan.sensor_arrays, indices_of(plan)
+    sensors = plan.sensors
     numbered = {(sensor.trie, sensor.depth): number for number, sensor in enumerate(sensors)}
     sensed = [(t, depth) for t, trie in enumerate(plan.tries) for depth in _sensed_depths(trie)]
     places = [*map(region_columns, sensors)]

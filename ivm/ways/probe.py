@@ -109,13 +109,8 @@ class Probing:
     ) -> None:
         """`moved` are the tries whose one value is exchanged."""
         self._moved = moved
-        self._plan, self._pages, self._old, self._new, self._threads = (
-            plan,
-            pages,
-            old,
-            new,
-            threads,
-        )
+        self._plan, self._pages, self._old, self._new = plan, pages, old, new
+        self._threads = threads
         self._memory, self._budget = MemoryUse().begin(), budget or Budget(inf, float)
 
     def run(self, changed: Sequence[Delta], compose: bool = False) -> Found:
@@ -336,11 +331,8 @@ class Prober:
             room = (laid.levels + 1) * int(spans[:, 1].max())
             if len(self._run.regions) < room:
                 self._run = self._run._replace(regions=np.empty(room, np.int64))
-            branches, run, progress = (
-                probe.Branches(given.branches, spans, ACTIONS),
-                self._run,
-                self._run.progress,
-            )
+            branches, run = probe.Branches(given.branches, spans, ACTIONS), self._run
+            progress = self._run.progress
             progress.fill(0)
             counted = 0
             while progress[kernel.STEP] < 2 * len(laid.rows):

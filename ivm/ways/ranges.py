@@ -91,13 +91,8 @@ class Results:
     def __init__(
         self, name: str, pages: Pages, span: Span, measured: Tree, order: TextKeys
     ) -> None:
-        self._name, self._pages, self._span, self._tree, self._order = (
-            name,
-            pages,
-            span,
-            measured,
-            order,
-        )
+        self._name, self._pages, self._span, self._tree = name, pages, span, measured
+        self._order = order
 
     def of(self, rows: np.ndarray) -> Found:
         """Return the results for records of points rows[C, n].  Raises SumOverflow, RangeError."""

@@ -153,10 +153,8 @@ def view_edits(
     else:
         groups = _groups_in(pages, state, fold, keys)
         there = np.flatnonzero(groups.start < groups.stop)
-        found, records = (
-            Groups(*(column[..., there] for column in groups)),
-            _in_tree(pages, state, fold),
-        )
+        found = Groups(*(column[..., there] for column in groups))
+        records = _in_tree(pages, state, fold)
     if fold.is_text_ordered:
         found, records = _near_end(fold, pages, state, found, records)
     if fold.is_text_ordered and fold.op in ("min", "max"):

@@ -317,10 +317,8 @@ def counts_what_lacks(context: Context, plan: Plan) -> bool:
     found = pairs(plan)
     if not found or any(permuted(trie.index) for trie in plan.tries):
         return False
-    rules, trees = (
-        context.installed.program.rules,
-        [context.tree(trie.index) for trie in plan.tries],
-    )
+    rules = context.installed.program.rules
+    trees = [context.tree(trie.index) for trie in plan.tries]
     return any(choice(plan, trees, rules, pair).taken for pair in found)
 
 

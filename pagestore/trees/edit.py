@@ -527,10 +527,8 @@ class EditQueues:
         scans = [fold_array(specs[first]) for first in ends[:-1]]
         scanned = [0, *accumulate(map(len, scans))]
         spans = zip(pairwise(ends), pairwise(scanned), queues, strict=True)
-        self._columns, folds = (
-            max(spec.columns for spec in specs),
-            max(len(spec.scans) for spec in specs),
-        )
+        self._columns = max(spec.columns for spec in specs)
+        folds = max(len(spec.scans) for spec in specs)
         width = 1 + self._columns
         places = np.zeros((len(specs), width), np.int64)
         for first, queue in zip(ends[:-1], queues, strict=True):
@@ -544,17 +542,13 @@ class EditQueues:
         )
         self._pages = PAGES if most <= FEW else PAGES_MAX
         most = most if len(specs) <= MANY else most // SHORTER
-        self._waiting, self.waits = (
-            np.empty((len(queues), width, most), np.int64),
-            np.zeros(len(queues), np.int64),
-        )
+        self._waiting = np.empty((len(queues), width, most), np.int64)
+        self.waits = np.zeros(len(queues), np.int64)
         self._view = memoryview(self._waiting)  # type: ignore[arg-type]  # numpy takes as long for each word of a row
         self._deltas = np.empty((len(specs), width, 2 * most), np.int64)
         self._tallies = np.zeros((len(specs), WORDS), np.int64)
-        self._taken, self._retired = (
-            np.zeros(kernel.TAKEN, np.int64),
-            np.empty((2 * PAGES_AGAIN, 3), np.int64),
-        )
+        self._taken = np.zeros(kernel.TAKEN, np.int64)
+        self._retired = np.empty((2 * PAGES_AGAIN, 3), np.int64)
         self._queues = Queues(
             shapes,
             self._table,

@@ -374,10 +374,8 @@ def cast_or_report(
 
 def _remedy(one: pa.Array, kind: pa.DataType) -> str:
     """Return advice for a value that does not fit a type."""
-    types, value = (
-        pa.types,
-        one.cast(pa.string())[0].as_py() if is_string(one.type) or is_number(one.type) else None,
-    )
+    types = pa.types
+    value = one.cast(pa.string())[0].as_py() if is_string(one.type) or is_number(one.type) else None
     number = None if value is None else number_of(value)
     if types.is_decimal(kind) and number is not None:
         places = -int(number.as_tuple().exponent)

@@ -327,10 +327,8 @@ class _Csv:
             raise Contradicted(f"{self.file}: column {name} has points")
         wrong = pc.match_substring(texts, ".")
         places = np.flatnonzero(wrong.fill_null(False).to_numpy(zero_copy_only=False))
-        fact, shown = (
-            f"has a point where numbers are written with {self.dialect.decimal!r}",
-            texts[int(places[0])],
-        )
+        fact = f"has a point where numbers are written with {self.dialect.decimal!r}"
+        shown = texts[int(places[0])]
         self.problems.add_rows(
             f"{self.file}: column {name}",
             fact,
@@ -564,13 +562,8 @@ class _Watched:
 
     def __init__(self, source: TextStream, dialect: Dialect, aside: bool) -> None:
         self._aside = aside
-        self.source, self.closed, self.inside, self.suspect, self.foreign = (
-            source,
-            False,
-            False,
-            False,
-            False,
-        )
+        self.source, self.closed, self.inside, self.suspect = source, False, False, False
+        self.foreign = False
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quote = dialect.quote.encode()
         self._edges = np.zeros(256, bool)

@@ -177,10 +177,8 @@ def fill(
             )
             made += [Made(None, *json.loads(task.account.read_text())) for task in tasks]
         _refuse(txn, relation, dataset, made)
-        dataset.rows, dataset.dropped = (
-            sum(one.rows for one in made),
-            sum(one.dropped for one in made),
-        )
+        dataset.rows = sum(one.rows for one in made)
+        dataset.dropped = sum(one.dropped for one in made)
         filled.collapsed = sum(one.filled.collapsed for one in made)
         progress(f"stitching {counted(len(made), 'range')}")
         filled.rows = sum(one.filled.rows for one in made)

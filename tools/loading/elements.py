@@ -170,10 +170,8 @@ class Elements:
         of, values = _elements(lists)
         nulls, columns = self.rows_of.reading.nulls, self.columns
         for name, (path, _) in self._fields.items():
-            array, column = (
-                pc.struct_field(values, list(path)) if path else values,
-                (self.column, name),
-            )
+            array = pc.struct_field(values, list(path)) if path else values
+            column = (self.column, name)
             requested = self.rows_of.untyped or name in self.casts
             cast = cast_or_report(
                 array, columns[name], where, first_row, problems, requested, rows=of, path=column

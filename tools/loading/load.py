@@ -297,11 +297,8 @@ class _Loading:
         else:
             edited = self._delete(keep_keys)
         report.rows = self.dataset.given
-        report.inserted, report.changed, report.deleted = (
-            edited.inserted,
-            edited.changed,
-            edited.deleted,
-        )
+        report.inserted, report.changed = edited.inserted, edited.changed
+        report.deleted = edited.deleted
         return edited
 
     def words(self) -> Generator[np.ndarray, None, None]:

@@ -218,10 +218,8 @@ class Inspector:
         """
         with self._at(old) as before, self._at(new) as after:
             rules, rules_before = (self.workspace.rules_of(one.snapshot) for one in (after, before))
-            names, names_before = (
-                _names(after.snapshot, rules),
-                _names(before.snapshot, rules_before),
-            )
+            names = _names(after.snapshot, rules)
+            names_before = _names(before.snapshot, rules_before)
             found = []
             for name in names:
                 one = {"name": name, "kind": _kind(name, rules)}

@@ -205,11 +205,8 @@ def lift_negations(program: Program) -> Program:
     A helper of a recursive rule reads none of the recursive views: it must be complete before they
     are evaluated. Raises ConstructError if it would have to.
     """
-    recursive, predicates, rules = (
-        recursive_names(program.rules),
-        dict(program.predicates),
-        list[Rule](),
-    )
+    recursive, predicates = recursive_names(program.rules), dict(program.predicates)
+    rules = list[Rule]()
     for rule in program.rules:
         reads = recursive if any(head.predicate in recursive for head in rule.heads) else ()
         rules += _Lift(predicates, reads).rules(rule)
@@ -345,12 +342,8 @@ def lift_computed(program: Program, keyed: Mapping[str, Predicate], sure: bool =
     For an aggregate, which counts bindings, they have the keys of the predicates `keyed`, and all
     columns of others. With `sure` those of keys that cannot fail have no view of failures.
     """
-    predicates, rules, lean, used = (
-        dict(program.predicates),
-        list[Rule](),
-        program.lean,
-        program.sure,
-    )
+    predicates, rules, lean = dict(program.predicates), list[Rule](), program.lean
+    used = program.sure
     for rule in program.rules:
         made = [*_with_computing_helpers(rule, predicates, keyed, sure)]
         lean |= bool(keyed and rule.aggregates and len(made) > 1)
@@ -551,10 +544,8 @@ def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
         (names, tuple(x for x in disjunct if not names.isdisjoint(variables(x))))
         for names in tied(disjunct)
     ]
-    heads, several = (
-        set(variables(*rule.heads, *rule.aggregates)),
-        sum(any(isinstance(x, Atom) for x in g) for _, g in groups) > 1,
-    )
+    heads = set(variables(*rule.heads, *rule.aggregates))
+    several = sum(any(isinstance(x, Atom) for x in g) for _, g in groups) > 1
     return [
         literals
         for names, literals in groups

@@ -95,11 +95,8 @@ def lift_ranges(
     Recursive views are not changed. For a query, `distinct` decides whether the number of points is
     worth the helpers.
     """
-    recursive, predicates, rules = (
-        recursive_names(program.rules),
-        dict(program.predicates),
-        list[Rule](),
-    )
+    recursive, predicates = recursive_names(program.rules), dict(program.predicates)
+    rules = list[Rule]()
     for rule in program.rules:
         rules += _lifted(rule, _Rewriting(rule, predicates, keys, distinct), encode, recursive)
     return replace(program, predicates=predicates, rules=tuple(rules))

@@ -83,12 +83,8 @@ class Expressions:
         subqueries: Subqueries,
         replaced: dict[str, Typed] | None = None,
     ) -> None:
-        self.builder, self.scope, self.subqueries, self.replaced = (
-            builder,
-            scope,
-            subqueries,
-            replaced or {},
-        )
+        self.builder, self.scope, self.subqueries = builder, scope, subqueries
+        self.replaced = replaced or {}
         self._aliases: list[str] = []  # that are being expanded
         self._known: dict[
             int, tuple[exp.Expr, Typed]

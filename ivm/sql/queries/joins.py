@@ -386,14 +386,8 @@ class _OuterJoin:
     def __init__(
         self, joins: Joins, node: exp.Join, using: list[str], left: _Side, right: _Side, side: str
     ) -> None:
-        self.joins, self.node, self.using, self.left, self.right, self.side = (
-            joins,
-            node,
-            using,
-            left,
-            right,
-            side,
-        )
+        self.joins, self.node, self.using, self.left, self.right = joins, node, using, left, right
+        self.side = side
         self.builder = joins.builder
         self.parts: list[tuple[Body, list[Typed]]] = []
         self.kept_key = False

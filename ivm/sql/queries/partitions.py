@@ -46,11 +46,8 @@ def most_of(select: Clauses, nodes: list[exp.Window]) -> int:
     """Return the greatest row_number() of the rows that QUALIFY leaves, or WHERE of the query
     around, if a query has no other window function.
     """
-    texts, qualify, least = (
-        {text_of(node) for node in nodes},
-        select.node.args.get("qualify"),
-        [MOST],
-    )
+    texts, qualify = {text_of(node) for node in nodes}, select.node.args.get("qualify")
+    least = [MOST]
     if len(texts) > 1 or not isinstance(nodes[0].this, exp.RowNumber):
         return MOST
     for test in conjuncts(qualify.this) if qualify is not None else ():

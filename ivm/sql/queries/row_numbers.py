@@ -83,10 +83,8 @@ def numbered(
             continue
         values: list[Typed] = []
         for part in own:
-            place, result = (
-                builder.variable(BIGINT, False).term,
-                builder.variable(part.type, False).term,
-            )
+            place = builder.variable(BIGINT, False).term
+            result = builder.variable(part.type, False).term
             assert isinstance(place, Var) and isinstance(result, Var)
             name = builder.helper()
             fold = Fold(
@@ -173,10 +171,8 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
         found.append(builder.define(body, flag).term)
         value = builder.define(body, without_null(value))
     if upward and key.desc and value.type.is_float:  # what is not a number comes first
-        zero, infinite = (
-            _least(value.type),
-            Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64"))),
-        )
+        zero = _least(value.type)
+        infinite = Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64")))
         number = Call("<=", (value.term, infinite))
         first = Typed(Call("if", (number, Lit(1, "int64"), Lit(0, "int64"))), INTEGER, False)
         found.append(builder.define(body, first).term)

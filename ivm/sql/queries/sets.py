@@ -216,10 +216,8 @@ def _in_parts(
             _part(builder, table, body.copy(), [values[p] for p in places], around, number, False)
         made.append((table, (*range(len(first)), *(len(first) + p for p in places))))
     identity = (*range(len(first)), *(len(first) + p for p in key))
-    whole, found = (
-        Table("", (*first, *own), identity, weighs=weighs, parts=tuple(made)),
-        Body(outer),
-    )
+    whole = Table("", (*first, *own), identity, weighs=weighs, parts=tuple(made))
+    found = Body(outer)
     return found, builder.scan(whole, found, [None, *(column_of(outer, n) for n in around)])[
         len(first) :
     ]

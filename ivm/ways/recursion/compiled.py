@@ -387,10 +387,8 @@ class CompiledStratum:
         their ranks.
         """
         for v, facts in self._by_view():
-            old, now = (
-                facts[:, kernel.OLD],
-                np.where(facts[:, kernel.FATE] == kernel.STANDS, facts[:, kernel.RANK], -1),
-            )
+            old = facts[:, kernel.OLD]
+            now = np.where(facts[:, kernel.FATE] == kernel.STANDS, facts[:, kernel.RANK], -1)
             keys = self._views[v, kernel.KEY_WORDS]
             actions = np.where(now < 0, ERASE, np.where(old < 0, INSERT, SET))
             yield (
@@ -418,10 +416,8 @@ class CompiledStratum:
         for v in np.flatnonzero(self._views[:, kernel.WRITTEN_FIRST]).tolist():
             which = np.flatnonzero(fresh & (facts[:, kernel.VIEW] == v))
             if len(which):
-                keys, kept = (
-                    self._views[v, kernel.KEY_WORDS],
-                    self._installed.stored[self._names[v]],
-                )
+                keys = self._views[v, kernel.KEY_WORDS]
+                kept = self._installed.stored[self._names[v]]
                 columns = [*range(kernel.FACT, kernel.FACT + keys), kernel.RANK]
                 rows = np.ascontiguousarray(facts[np.ix_(which, columns)].T)
                 actions = np.full(len(which), INSERT)

@@ -283,10 +283,8 @@ def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
             f"quantile_cont of {value.type} is not kept: CAST it to DOUBLE, or take quantile_disc",
             one.one.node,
         )
-    type_, value = (
-        value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE,
-        _as_word(one, value),
-    )
+    type_ = value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE
+    value = _as_word(one, value)
     found = one.fold("quantile_cont", type_, value.term, Lit(share, "float64"))
     return one.computed(FLOAT, [found], partial(call, "float:single")) if type_ == FLOAT else found
 
