@@ -178,8 +178,8 @@ def anew(stored: float, joining: float) -> float:
 
 def evaluating(plans: Sequence[Plan], rule: Evaluated) -> float:
     """Return the cost of finding all bindings of a rule: as many operations a row as last time."""
-    grown = rule.now / max(1, rule.then)
-    operations = grown * rule.operations if rule.measured else rule.now
+    grown = rule.now / rule.then if rule.then else 1.0  # of scans no sizes are kept
+    operations = grown * rule.operations if rule.measured and rule.then else rule.now
     storing = LISTED * rule.listed * max(1.0, grown) * rule.left + RECORDED * rule.recorded
     if operations < SKIPPED * rule.now:
         return storing + operations

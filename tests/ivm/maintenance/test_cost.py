@@ -3,6 +3,7 @@
 operations <= C * granularity * (1 + trace distance) * log2(records)
 """
 
+import re
 from math import log2
 from unittest.mock import Mock
 
@@ -11,6 +12,7 @@ import pytest
 
 import ivm
 from ivm.engine import sweep
+from ivm.plan import costs
 from ivm.ways import tries
 
 C = 4
@@ -191,6 +193,17 @@ def test_a_delta_is_followed_where_that_costs_less_than_evaluating(
             txn.delete("e", list(e[:, gone]))
         assert ws.evaluated == (set() if followed else {"c"})
         ws.verify("c")
+
+
+@pytest.mark.parametrize("rows", [1_000, 100_000])
+def test_a_scan_is_said_to_cost_its_rows_when_it_is_evaluated_anew(rows, tmp_path):
+    with ivm.open(tmp_path / "c.pages", sync="off") as ws:
+        ws.install(BASE, name="base")
+        with ws.transaction() as txn:
+            txn.insert("e", [np.arange(rows), np.arange(rows)])
+        ws.install("c(x, y) <- e(x, y), x > 40.", name="rule")
+        (said,) = re.findall(r"([\d,]+) to evaluate anew", ws.explain("c"))
+    assert int(said.replace(",", "")) <= 2 * costs.ANEW + 10 * rows
 
 
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
