@@ -86,7 +86,7 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from ivm.sql.prepared.statement import PreparedStatement
+    from ivm.sql.prepared.statement import PreparedStatement, PreparedTransaction
     from ivm.why.why import Asker, Cause, Row, Why
     from ivm.why.wishes import Suggestion
 
@@ -521,6 +521,30 @@ class Workspace:
         statements = Statements(self, None, inside, sessions, self._asked)
         run, run_many = statements.run, statements.run_many
         return PreparedStatement(run, run_many, text, dialect, self.memory)
+
+    def prepare_transaction(self, *texts: str, dialect: Dialect = "duckdb") -> PreparedTransaction:
+        """Return statements of SQL that edit, to be one transaction with other values each time:
+        made if each of them changes a row, else nothing of it is done.
+
+        Each statement is given all parameters, by number (`$1`) or name.  Transactions that threads
+        run at the same time are committed together.  Raises SqlError if a text does not parse.
+
+        >>> ws = open(":memory:")
+        >>> ws.sql("CREATE TABLE account (id INT PRIMARY KEY, cents INT)")
+        >>> ws.insert("account", [(1, 250), (2, 0)])
+        >>> move = ws.prepare_transaction(
+        ...     "UPDATE account SET cents = cents - $3 WHERE id = $1 AND cents >= $3",
+        ...     "UPDATE account SET cents = cents + $3 WHERE id = $2",
+        ... )
+        >>> move.executemany([(1, 2, 200), (1, 2, 100), (2, 1, 150)]), list(ws["account"])
+        ([True, False, True], [(1, 200), (2, 50)])
+        """
+        from ivm.sql.prepared.statement import PreparedTransaction
+        from ivm.sql.statements import Statements
+
+        statements = Statements(self, asked=self._asked)
+        statements.check_edits(texts, dialect)
+        return PreparedTransaction(partial(statements.run_in_turn, texts, dialect), self.memory)
 
     @property
     def in_sql_transaction(self) -> bool:

@@ -41,6 +41,7 @@ from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.code_cache import user_cache
+from pagestore.runtime.forks import thread_lock
 from pagestore.runtime.parallel import Stoppable, Stopped, refuse_stopped, to_its_end, together
 from pagestore.sorting.runs import Runs, external_sort
 from pagestore.sorting.tuples import (
@@ -119,6 +120,6 @@ __all__ = [
     "of_texts", "one_batch", "operator", "operator_code", "pages_of_both", "pays", "pooled",
     "printable", "ranks", "read_batches", "read_blocks", "record_dependants",
     "recorded_dependants", "refuse_stopped", "register_host", "repeats", "row_changes",
-    "rows_of", "select", "select_weighted", "sort_order", "stab_many", "to_its_end", "together",
-    "typed", "user_cache", "value_of_word", "with_nulls",
+    "rows_of", "select", "select_weighted", "sort_order", "stab_many", "thread_lock", "to_its_end",
+    "together", "typed", "user_cache", "value_of_word", "with_nulls",
 ]  # fmt: skip

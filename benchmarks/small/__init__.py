@@ -24,6 +24,8 @@ from pagestore_tools.bench.graphs import changes
 from pagestore_tools.bench.harness import SPAWN, Row, Side, Work, installed
 from pagestore_tools.bench.upkeep import WARMING, Ours, SqliteTriggers, System
 
+from . import transfers
+
 THREADS, PROCESSES = 8, 16
 VERTICES = 29_000  # of the large graph, which has as many edges as soc-Epinions1, 400,000
 # what one durable edge writes, about: the bytes of the sync that it is compared with
@@ -48,6 +50,7 @@ def small_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     yield from _rows("one row, no views, durable", folder, singles // 4, durable=True)
     yield _threads(folder, seconds)
     yield _processes(folder, seconds)
+    yield from transfers.rows(folder, options.quick)
     yield _watched(folder, 20 if options.quick else 200)
 
 

@@ -42,7 +42,7 @@ from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.times import INTERVALS
 from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
-from ivm.sql.prepared.edits import KeyedEdit, made_again
+from ivm.sql.prepared.edits import KeyedEdit, in_turn, made_again
 from ivm.sql.prepared.keyed import edit_of
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
@@ -165,6 +165,10 @@ def _table_of(text: str, names: Iterable[str]) -> str:
     return next((name for name in names if name.lower() == tables[0].lower()), tables[0])
 
 
+class NotMade(Exception):
+    """A statement of a transaction changed no row."""
+
+
 class Statements:
     """Runs statements on a workspace, in a transaction or over an older version."""
 
@@ -284,6 +288,66 @@ class Statements:
         plan = statement.plan(kinds(values[0]), catalog)
         done = plan.run(txn, values) if isinstance(plan, KeyedEdit) else None
         return None if done is None else done.changed
+
+    def check_edits(self, texts: Sequence[str], dialect: str) -> None:
+        """Raise SqlError unless each text is one statement that edits, without RETURNING."""
+        for text in texts:
+            nodes = read(text, dialect)
+            if len(nodes) != 1 or not isinstance(nodes[0], EDITS):
+                raise SqlError(
+                    "a transaction is made of INSERT, UPDATE, DELETE and MERGE", *nodes[:1]
+                )
+            if nodes[0].args.get("returning"):
+                raise SqlError(
+                    "a transaction says whether it was made: leave out RETURNING", nodes[0]
+                )
+
+    def run_in_turn(self, texts: Sequence[str], dialect: str, rows: list[Any]) -> list[bool]:
+        """Run statements that edit for each list of parameters, or none of them where one would
+        change no row; return for each list whether they were run.  All are one transaction.
+        """
+        if self._txn is None:
+            with self.host.transaction() as txn:
+                return Statements(self.host, None, txn, asked=self.asked).run_in_turn(
+                    texts, dialect, rows
+                )
+        txn, made = self._txn, list[bool]()
+        with txn.savepoint():
+            for place, row in enumerate(rows):
+                left = rows[place:]
+                if (done := self._batch_in_turn(txn, texts, left, dialect)) is not None:
+                    return made + done
+                with suppress(NotMade), txn.savepoint():
+                    made.append(False)
+                    for text in texts:
+                        self._run_or_leave(text, row, dialect)
+                    made[-1] = True
+        return made
+
+    def _run_or_leave(self, text: str, row: Any, dialect: str) -> None:
+        """Run a statement.  Raises NotMade if it changes no row."""
+        found = self.run(text, row, dialect)
+        assert found is not None
+        if not next(iter(found))[0]:
+            raise NotMade
+
+    def _batch_in_turn(
+        self, txn: Transaction, texts: Sequence[str], rows: list[Any], dialect: str
+    ) -> list[bool] | None:
+        """Run statements for many lists of values at once; None if nothing is done."""
+        catalog, plans, given = unchanged_catalog(txn), list[KeyedEdit](), list[list[Any]]()
+        if catalog is None or self.asked is None:
+            return None
+        for text in texts:
+            if (asked := self.asked.find_all(text, rows, dialect)) is None:
+                return None
+            statement, values = asked
+            plan = statement.plan(kinds(values[0]), catalog)
+            if not isinstance(plan, KeyedEdit) or len(plan.cases) != 1:
+                return None
+            plans.append(plan)
+            given.append(values)
+        return in_turn(txn, plans, given)
 
     @property
     def _txn(self) -> Transaction | None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp
@@ -64,7 +65,11 @@ class Source(NamedTuple):
         if self.place is None:
             return own
         before = None if old is None else old[self.place]
-        return before if before is None or own is None else before + self.sign * own
+        if before is None or (own is None and self.number is None):
+            return before
+        if type(own) is not int:  # of many lists only the first was looked at
+            raise Unusual
+        return before + self.sign * own
 
     def column(self, columns: Sequence[Sequence[Any]], rows: int) -> Sequence[Any]:
         """Return the values for many values of the statement, given by columns."""
@@ -86,7 +91,7 @@ class Check(NamedTuple):
         for side in (left, right):
             if type(side) is str:
                 side.encode()
-            elif side is not None and not -WORD_MAX <= side < WORD_MAX:
+            elif side is not None and (type(side) is not int or not -WORD_MAX <= side < WORD_MAX):
                 raise Unusual
         return left is not None and right is not None and self.holds(left, right)
 
@@ -161,33 +166,36 @@ class KeyedEdit(NamedTuple):
 
     def _by_keys(self, txn: Transaction, given: Sequence[Sequence[Any]]) -> Done:
         """Change, remove or add the row of each key.  O(keys * height)."""
-        work = [(case, values) for values in given for case in self.cases]
-        keys = [
-            tuple(self._fitted(zip(self.key, case.where, strict=True), values, None).values())
-            if case.new
-            else tuple([source.value(values, None) for source in case.where])
-            for case, values in work
-        ]
+        work = self.work(given)
+        keys = [key for key, _, _ in work]
         if len(self.cases) > 1 and len({*keys}) < len(keys):  # a statement edits no row twice
             raise Unusual
-        now = dict(zip(keys, rows_at(txn, self.name, keys), strict=True))
-        before, olds = {**now}, list[Row]()
-        done = 0
-        for (case, values), key in zip(work, keys, strict=True):
-            old, now[key] = now[key], self._after(case, values, now[key])
-            done += now[key] is not old
-            if old is not None and case.gone and now[key] is None:
+        rows, olds, done = RowsNow(txn, self, keys), list[Row](), 0
+        for key, case, values in work:
+            old = rows.now[key]
+            rows.now[key] = new = self.after(case, values, old)
+            done += new is not old
+            if old is not None and case.gone and new is None:
                 olds.append(old)
-        put = [row for key, row in now.items() if row is not None and row is not before[key]]
-        if put:
-            txn.set(self.name, put)
-        if gone := [key for key, row in now.items() if row is None and before[key] is not None]:
-            txn.delete(self.name, gone)
-        if put and self.schema is not None:
+        if rows.store() and self.schema is not None:
             olds += [row for row in rows_at(txn, self.name, keys) if row is not None]
         return Done(done, olds)
 
-    def _after(self, case: Case, values: Sequence[Any], old: Row | None) -> Row | None:
+    def work(self, given: Iterable[Sequence[Any]]) -> list[tuple[Row, Case, Sequence[Any]]]:
+        """Return the keys that lists of values edit, each with what is done and its values."""
+        return [
+            (
+                tuple(self._fitted(zip(self.key, case.where, strict=True), values, None).values())
+                if case.new
+                else tuple([source.value(values, None) for source in case.where]),
+                case,
+                values,
+            )
+            for values in given
+            for case in self.cases
+        ]
+
+    def after(self, case: Case, values: Sequence[Any], old: Row | None) -> Row | None:
         """Return the row that a key has after an edit; `old` itself if nothing is done."""
         changed = self._changed(case, values, old)
         new = self._fitted(enumerate(case.new), values, None) if case.new else {}
@@ -212,9 +220,65 @@ class KeyedEdit(NamedTuple):
         self, sources: Iterable[tuple[int, Source]], values: Sequence[Any], old: Row | None
     ) -> dict[int, Any]:
         return {
-            place: fitted(self.columns[place], [source.value(values, old)])[0]
+            place: _fitted_one(self.columns[place], source.value(values, old))
             for place, source in sources
         }
+
+
+class RowsNow:
+    """The rows that keys of a table have, as edits so far leave them, which are stored at the end."""
+
+    def __init__(self, txn: Transaction, edit: KeyedEdit, keys: list[Row]) -> None:
+        self._txn, self._name = txn, edit.name
+        self.now = dict(zip(keys, rows_at(txn, edit.name, keys), strict=True))
+        self._before = {**self.now}
+
+    def store(self) -> bool:
+        """Edit the table; return whether rows were set."""
+        before = self._before
+        changed = [(key, row) for key, row in self.now.items() if row is not before[key]]
+        if put := [row for _, row in changed if row is not None]:
+            self._txn.set(self._name, put)
+        if gone := [key for key, row in changed if row is None]:
+            self._txn.delete(self._name, gone)
+        return bool(put)
+
+
+def in_turn(
+    txn: Transaction, edits: Sequence[KeyedEdit], given: Sequence[Sequence[Sequence[Any]]]
+) -> list[bool] | None:
+    """Make edits for each of many lists of values, or none of them where one would change no row;
+    return for each list whether they were made, or None if nothing is done.
+
+    `given` has the lists for each edit.  O(keys * height).
+    """
+    keys: dict[str, list[Row]] = {}
+    try:
+        works = [edit.work(lists) for edit, lists in zip(edits, given, strict=True)]
+        for edit, work in zip(edits, works, strict=True):
+            keys.setdefault(edit.name, []).extend([key for key, _, _ in work])
+        tables = {e.name: RowsNow(txn, e, keys[e.name]) for e in edits}
+        steps = [(edit, tables[edit.name].now) for edit in edits]
+        made = [_all_made(steps, work) for work in zip(*works, strict=True)]
+        for table in tables.values():
+            table.store()
+    except (Unusual, IvmError, PagestoreError, UnicodeEncodeError):
+        return None
+    return made
+
+
+def _all_made(steps: Sequence[tuple[KeyedEdit, dict[Row, Row | None]]], work: Any) -> bool:
+    """Make an edit after the other; return whether each changed a row, or undo them."""
+    undo = list[tuple[dict[Row, Row | None], Row, Row | None]]()
+    for (edit, now), (key, case, values) in zip(steps, work, strict=True):
+        old = now[key]
+        now[key] = new = edit.after(case, values, old)
+        if new is old:
+            for rows, before, row in reversed(undo):
+                rows[before] = row
+            return False
+        undo.append((now, key, old))
+    return True
 
 
 def made_again(
@@ -236,16 +300,32 @@ def fitted(column: Column, values: Sequence[Any]) -> Sequence[Any]:
         if not column.nullable:
             raise Unusual
         kinds.discard(type(None))
-    own = int if type_.is_integer and type_.range else KEPT.get(type_)
+    own, least, most = _stored_as_given(type_)
     finite = type_ == DOUBLE and kinds == {float} and all(map(math.isfinite, filter(None, values)))
     if not finite and not kinds <= {own}:
         values = [_converted(value, type_) for value in values]
     if own is int:
-        least, most = map(int, type_.range or ())
         found = [one for one in values if one is not None] if None in values else values
         if found and not least <= min(found) <= max(found) <= most:
             raise Unusual
     return values
+
+
+def _fitted_one(column: Column, value: Any) -> Any:
+    """Return a value as a column stores it, as `fitted` does."""
+    kind, least, most = _stored_as_given(column.type)
+    if type(value) is kind and (kind is not int or least <= value <= most):
+        return value
+    return fitted(column, [value])[0]
+
+
+@cache
+def _stored_as_given(type_: SqlType) -> tuple[Any, int, int]:
+    """Return of which class values are that a type stores as they are, and the bounds of numbers."""
+    if type_.is_integer and type_.range:
+        least, most = map(int, type_.range)
+        return int, least, most
+    return KEPT.get(type_), 0, 0
 
 
 def _converted(value: Any, type_: SqlType) -> Any:

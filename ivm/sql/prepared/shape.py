@@ -44,6 +44,7 @@ class Shape(NamedTuple):
     text: str
     given: tuple[Given, ...]
     edits: bool
+    counted: bool  # whether parameters are `?`, of which there are as many as values
 
     def values(self, parameters: Any) -> list[Any] | None:
         """Return the values of a statement; None if the parameters are not those of its text."""
@@ -51,7 +52,7 @@ class Shape(NamedTuple):
         wanted = {one.parameter for one in self.given} - {None}
         if known is None or not wanted <= known.keys():
             return None
-        if type(parameters) is not dict and len(wanted) < len(known):
+        if self.counted and len(wanted) < len(known):
             return None
         return [
             one.literal if one.parameter is None else known[one.parameter] for one in self.given
@@ -59,10 +60,17 @@ class Shape(NamedTuple):
 
     def all_values(self, parameters: list[Any]) -> list[Any] | None:
         """Return the values for each of many parameters; None as `values`."""
-        places = [*range(len(self.given))]
-        plain = {*map(type, parameters)} <= {list, tuple}
-        if [one.parameter for one in self.given] == places and plain:
-            return parameters if {*map(len, parameters)} == {len(places)} else None
+        places, types = [one.parameter for one in self.given], {*map(type, parameters)}
+        plain = types == {dict} or types <= {list, tuple}
+        if plain and None not in places and -1 not in places:
+            whole = types != {dict} and {*map(len, parameters)} == {len(places)}
+            if whole and places == [*range(len(places))]:
+                return parameters
+            if whole or not self.counted:
+                try:
+                    return [[row[place] for place in places] for row in parameters]
+                except (LookupError, TypeError):
+                    return None
         found = [*map(self.values, parameters)]
         return None if None in found else found
 
@@ -99,7 +107,7 @@ def shape_of(text: str) -> Shape | None:
             given.append(found)
         parts.append(own)
         last = last if kind == "space" else own
-    return Shape("".join(parts), (*given,), edits)
+    return Shape("".join(parts), (*given,), edits, positions > 0)
 
 
 def number_of(name: str) -> int:
