@@ -72,7 +72,7 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "views of tables of Spark, refreshed, beside Spark SQL",
     ),
     "scans": (
-        "pagestore_tools.bench.store",
+        "benchmarks.scans",
         "SCANS",
         "folds over ranges, and how much they slow updates",
     ),

@@ -25,8 +25,10 @@ from ivm.spark import Cells
 from ivm.spark.cell import TICK, Batch, Message
 from ivm.spark.executors import Here, Stage
 from ivm.spark.shares import choose_shares
-from pagestore_tools.bench.harness import Command, apart, peak_bytes
+from pagestore_tools.bench.harness import apart, peak_bytes
 from pagestore_tools.cli.answers import table
+
+from . import Command
 
 TRIANGLES = "edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."
 COUNTED = (1, 4, 8)

@@ -26,7 +26,9 @@ from pagestore.host import (
     interval_spec,
 )
 from pagestore.tooling import Rows, applications, apply, overlaps_counted
-from pagestore_tools.bench.harness import Command, workspace_with
+from pagestore_tools.bench.harness import workspace_with
+
+from . import Command
 
 SCANS = 300
 UPDATES = 300

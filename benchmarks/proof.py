@@ -25,8 +25,10 @@ from benchmarks import deltas, trees
 from benchmarks.families import MADE, REAL, Family
 from benchmarks.picture import Picture, Spread, spread
 from pagestore_tools.bench.graphs import read_graph
-from pagestore_tools.bench.harness import Command, duckdb_with, timed, workspace_with
+from pagestore_tools.bench.harness import duckdb_with, timed, workspace_with
 from pagestore_tools.rule_commands.trace_picture import picture
+
+from . import Command
 
 C = 4  # of the bound
 CHANGES = 200  # of a family

@@ -17,8 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from pagestore_tools.bench.graphs import read_graph, skewed
-from pagestore_tools.bench.harness import Command, installed, output, timed
+from pagestore_tools.bench.harness import installed, output, timed
 from pagestore_tools.bench.views import ANSWER, GRAPH, VIEW
+
+from . import Command
 
 ROUNDS = 7  # of a process whose start is compared with another's, alternately
 TRIANGLE = "edge(x, y) -> int(x), int(y).  q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."

@@ -29,7 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import ivm
-from pagestore_tools.bench.harness import Command
+
+from . import Command
 
 HERE = Path(__file__).parent
 BATCHES = {1: 20, 100: 10, 10_000: 2, 100_000: 1}  # how many of each size

@@ -52,8 +52,8 @@ MODULES = {  # each public module, and the names that it offers
         html_table in_order interval_spec is_operator is_semilattice last_before local_path may_be_narrow message
         narrowed numbers_of of_numbers of_texts one_batch operator operator_code pages_of_both
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
-        refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many thread_lock to_its_end together typed
-        user_cache value_of_word with_nulls
+        refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many thread_lock to_its_end
+        together typed user_cache value_of_word with_nulls
     """,
     "ivm": "Answer IvmError Workspace open register_function",
     "ivm.dbapi": """
@@ -97,8 +97,8 @@ MEMBERS = {  # of each class that is handed to users
     ivm.Workspace: """
         at blocks changes check close commit_async commit_at constraints declarations delete delete_range
         delete_where evaluate evaluated exec explain in_sql_transaction insert install lint make moment on predicates
-        prepare prepare_sql prepare_transaction preview query repair replace replan rope rules_of set sql stats strict subscribe tick trace
-        trace_distance
+        prepare prepare_sql prepare_transaction preview query repair replace replan rope rules_of set sql stats strict
+        subscribe tick trace trace_distance
         transaction transaction_async uninstall verify violations what_if why why_changed
     """,
     ivm.transaction.Transaction: (

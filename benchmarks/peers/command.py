@@ -13,7 +13,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from pagestore_tools.bench.harness import Command
+from benchmarks import Command
 
 from ..clients import POSTGRES, postgres
 from .engines import ENGINES

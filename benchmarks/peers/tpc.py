@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import duckdb
 
 import ivm
+from benchmarks import Command
 from benchmarks.streams import bag, used
-from pagestore_tools.bench.harness import Command
 
 KEYS = {  # of several columns; others have their first one
     "lineitem": "l_orderkey, l_linenumber", "partsupp": "ps_partkey, ps_suppkey",

@@ -42,37 +42,12 @@ from ivm.dbapi.types import (
 )
 
 __all__ = [
-    "BINARY",
-    "DATETIME",
-    "NUMBER",
-    "OTHER",
-    "ROWID",
-    "STRING",
-    "Binary",
-    "Connection",
-    "Cursor",
-    "DataError",
-    "DatabaseError",
-    "Date",
-    "DateFromTicks",
-    "Error",
-    "IntegrityError",
-    "InterfaceError",
-    "InternalError",
-    "Kind",
-    "NotSupportedError",
-    "OperationalError",
-    "ProgrammingError",
-    "Time",
-    "TimeFromTicks",
-    "Timestamp",
-    "TimestampFromTicks",
-    "Warning",
-    "apilevel",
-    "connect",
-    "paramstyle",
-    "threadsafety",
-]
+    "BINARY", "DATETIME", "NUMBER", "OTHER", "ROWID", "STRING", "Binary", "Connection", "Cursor",
+    "DataError", "DatabaseError", "Date", "DateFromTicks", "Error", "IntegrityError",
+    "InterfaceError", "InternalError", "Kind", "NotSupportedError", "OperationalError",
+    "ProgrammingError", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks", "Warning",
+    "apilevel", "connect", "paramstyle", "threadsafety",
+]  # fmt: skip
 
 apilevel = "2.0"
 threadsafety = 1  # threads may share the module, and each has connections of its own

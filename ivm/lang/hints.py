@@ -55,19 +55,9 @@ CLOCKS = (
     "sysdate",
 )
 ANY_CASE = (
-    "and",
-    "or",
-    "not",
-    "is",
-    "like",
-    "ilike",
-    "between",
-    "exists",
-    "select",
-    "where",
-    "having",
+    "and", "or", "not", "is", "like", "ilike", "between", "exists", "select", "where", "having",
     "distinct",
-)
+)  # fmt: skip
 UPPER = (
     "ALL", "ANY", "AS", "ASC", "BY", "CASE", "DEFAULT", "DESC", "ELSE", "END", "EXCEPT", "FROM",
     "GROUP", "IN", "INTERSECT", "INTO", "JOIN", "LIMIT", "OFFSET", "ON", "ORDER", "OVER",

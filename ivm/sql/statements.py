@@ -280,13 +280,8 @@ class Statements:
 
     def _batch(self, txn: Transaction, text: str, rows: list[Any], dialect: str) -> int | None:
         """Make the edits of many lists of values at once; None if nothing is done."""
-        asked = None if self.asked is None else self.asked.find_all(text, rows, dialect)
-        catalog = unchanged_catalog(txn)
-        if asked is None or catalog is None:
-            return None
-        statement, values = asked
-        plan = statement.plan(kinds(values[0]), catalog)
-        done = plan.run(txn, values) if isinstance(plan, KeyedEdit) else None
+        plan, values = self._planned(txn, text, rows, dialect)
+        done = None if plan is None else plan.run(txn, values)
         return None if done is None else done.changed
 
     def check_edits(self, texts: Sequence[str], dialect: str) -> None:
@@ -314,40 +309,41 @@ class Statements:
         txn, made = self._txn, list[bool]()
         with txn.savepoint():
             for place, row in enumerate(rows):
-                left = rows[place:]
-                if (done := self._batch_in_turn(txn, texts, left, dialect)) is not None:
-                    return made + done
+                rest = self._batch_in_turn(txn, texts, rows[place:], dialect)
+                if rest is not None:
+                    return made + rest
                 with suppress(NotMade), txn.savepoint():
                     made.append(False)
                     for text in texts:
-                        self._run_or_leave(text, row, dialect)
+                        if not next(iter(self.run(text, row, dialect) or [(0,)]))[0]:
+                            raise NotMade
                     made[-1] = True
         return made
-
-    def _run_or_leave(self, text: str, row: Any, dialect: str) -> None:
-        """Run a statement.  Raises NotMade if it changes no row."""
-        found = self.run(text, row, dialect)
-        assert found is not None
-        if not next(iter(found))[0]:
-            raise NotMade
 
     def _batch_in_turn(
         self, txn: Transaction, texts: Sequence[str], rows: list[Any], dialect: str
     ) -> list[bool] | None:
         """Run statements for many lists of values at once; None if nothing is done."""
-        catalog, plans, given = unchanged_catalog(txn), list[KeyedEdit](), list[list[Any]]()
-        if catalog is None or self.asked is None:
-            return None
+        plans, given = list[KeyedEdit](), list[list[Any]]()
         for text in texts:
-            if (asked := self.asked.find_all(text, rows, dialect)) is None:
-                return None
-            statement, values = asked
-            plan = statement.plan(kinds(values[0]), catalog)
-            if not isinstance(plan, KeyedEdit) or len(plan.cases) != 1:
+            plan, values = self._planned(txn, text, rows, dialect)
+            if plan is None or len(plan.cases) != 1:
                 return None
             plans.append(plan)
             given.append(values)
         return in_turn(txn, plans, given)
+
+    def _planned(
+        self, txn: Transaction, text: str, rows: list[Any], dialect: str
+    ) -> tuple[KeyedEdit | None, list[Any]]:
+        """Return how keys do what a statement says, if they do, and its values for each list."""
+        asked = None if self.asked is None else self.asked.find_all(text, rows, dialect)
+        catalog = unchanged_catalog(txn)
+        if asked is None or catalog is None:
+            return None, []
+        statement, values = asked
+        plan = statement.plan(kinds(values[0]), catalog)
+        return (plan if isinstance(plan, KeyedEdit) else None), values
 
     @property
     def _txn(self) -> Transaction | None:

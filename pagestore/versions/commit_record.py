@@ -81,35 +81,14 @@ class Commit:
         """Return words and addresses for storage/kernels/record.py to gather a record; valid
         until a list changes.
         """
-        said = array(
-            "q",
-            (
-                COMMIT,
-                self.sequence,
-                self.version,
-                self.administrative,
-                self.parent,
-                self.branch,
-                self.timestamp,
-                self.last_version,
-                self.next_tree,
-                self.next_branch,
-                self.next_text,
-                self.top,
-                self.checksum,
-                *self.catalog,
-                *self.settings,
-                *self.checkpoint,
-                *self.roots.buffer_info(),
-                *self.system.buffer_info(),
-                *self.branches.buffer_info(),
-                *self.recent.buffer_info(),
-                *self.dead.buffer_info(),
-                *self.written.buffer_info(),
-                *self.added.buffer_info(),
-                *self.removed.buffer_info(),
-            ),
-        )
+        said = array("q", (
+            COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch,
+            self.timestamp, self.last_version, self.next_tree, self.next_branch, self.next_text,
+            self.top, self.checksum, *self.catalog, *self.settings, *self.checkpoint,
+            *self.roots.buffer_info(), *self.system.buffer_info(), *self.branches.buffer_info(),
+            *self.recent.buffer_info(), *self.dead.buffer_info(), *self.written.buffer_info(),
+            *self.added.buffer_info(), *self.removed.buffer_info(),
+        ))  # fmt: skip
         if self.message:
             put_text(said, self.message.encode())
         else:

@@ -25,7 +25,7 @@ from importlib.metadata import distributions
 from math import log10
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -105,20 +105,6 @@ class Result:
 
 class Disagreement(ValueError):
     """Two sides gave different answers to the same work, so their times mean nothing."""
-
-
-class Command(NamedTuple):
-    """A benchmark that prints what it finds; `run` returns the exit code, `flags` are the
-    arguments, for argparse.
-    """
-
-    run: Callable[[argparse.Namespace], int]
-    flags: Mapping[str, Mapping[str, Any]]
-
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's arguments."""
-        for name, how in self.flags.items():
-            parser.add_argument(name, **how)
 
 
 @dataclass(frozen=True)

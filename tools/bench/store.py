@@ -11,7 +11,7 @@ import argparse
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -170,7 +170,7 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     )
     for store in stores:
         store.db.close()
-    yield from _sums(folder, options.size, ["sum:price"])
+    yield from sums(folder, options.size, ["sum:price"])
 
 
 def tuples(size: int) -> np.ndarray:
@@ -274,36 +274,14 @@ def _floor(file: Path) -> Callable[[], None]:
     return commit
 
 
-# -- folds: a sum over half the records, scans of random intervals, and how much a scan slows
-# updates
+# -- folds
 
-CALLS = 2_000
-BATCH = 20_000
 SUMS = 500  # a run's sums in a row: the first ones after another system's run wait for memory
 STEP = 3  # between ids
-UPDATES = 20_000
+Others = Callable[[pagestore.Relation, int], Iterable[Row]]
 
 
-def scans(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield the rows of folds, over relations with `size` records."""
-    yield from _sums(folder, options.size, ["count", "sum:price", "max:price"])
-    size, random = options.size // 10, np.random.default_rng(3)
-    edits = min(UPDATES, size)
-    with pagestore.open(folder / "updates.pages", sync="off", retain=2) as store:
-
-        def update(name: str) -> None:
-            with store.transaction() as txn:
-                chosen = STEP * random.choice(size, edits, replace=False)
-                txn[name].set([chosen, random.integers(0, 10**6, edits)])
-
-        sides = []
-        for scan in ("no scan", "max:price", "sum:price", "count"):
-            _fill(store, f"with {scan}", size, [scan] * (scan != "no scan"))
-            sides.append(Side(f"with {scan}", partial(update, f"with {scan}")))
-        yield Row(f"set {edits:,} of {size:,} records", sides, 15)
-
-
-def _fill(store: pagestore.Store, name: str, size: int, scans: list[str]) -> dict[str, np.ndarray]:
+def fill(store: pagestore.Store, name: str, size: int, scans: list[str]) -> dict[str, np.ndarray]:
     """Create a relation with records of an id and a price, and scans, in one bulk load."""
     columns = {
         "id": STEP * np.arange(size),
@@ -315,15 +293,16 @@ def _fill(store: pagestore.Store, name: str, size: int, scans: list[str]) -> dic
     return columns
 
 
-def _sums(folder: Path, size: int, scans: list[str]) -> Iterator[Row]:
-    """Yield rows for scans of random intervals, if there are several, and for the sum over half
-    the records.
+def sums(
+    folder: Path, size: int, scans: list[str], others: Others = lambda *_: ()
+) -> Iterator[Row]:
+    """Yield the rows that `others` gives of a relation with scans and the number of its records, and
+    the sum over half of these.
     """
     with pagestore.open(folder / "scans.pages", sync="off", retain=2) as store:
-        columns = _fill(store, "sales", size, scans)
+        columns = fill(store, "sales", size, scans)
         relation = store.snapshot()["sales"]
-        if len(scans) > 1:
-            yield from _intervals(relation, size)
+        yield from others(relation, size)
         lo, hi = STEP * size // 4, 3 * STEP * size // 4
         other = duckdb_with({"sales": columns}, folder / "scans.duckdb")
         query = f"select sum(price)::bigint from sales where id >= {lo} and id < {hi}"
@@ -337,22 +316,5 @@ def _sums(folder: Path, size: int, scans: list[str]) -> Iterator[Row]:
         yield Row("sum over half the records", sides, 9, "µs", 1e6 / SUMS)
 
 
-def _intervals(relation: pagestore.Relation, size: int) -> Iterator[Row]:
-    """Yield rows for scans of random intervals, one in a call, and many in a batch."""
-    lo, hi = np.sort(np.random.default_rng(2).integers(0, STEP * size, (2, BATCH)), axis=0)
-    pairs = list(zip(lo[:CALLS].tolist(), hi[:CALLS].tolist(), strict=True))
-
-    def called(text: str) -> object:
-        return [relation.range((a,), (b,)).scan(text) for a, b in pairs] and None
-
-    def batched(text: str) -> object:
-        return relation.scan_many(text, [lo], [hi]) and None
-
-    for name, work, calls in (("a call", called, CALLS), ("in a batch", batched, BATCH)):
-        sides = [Side(text, partial(work, text)) for text in relation.scans]
-        yield Row(f"scan of {size:,} records, {name}", sides, 7, "µs", 1e6 / calls)
-
-
 WORK = Work("pagestore bench", rows, 1_000_000, 20_000)
-SCANS = Work("scan bench", scans, 10_000_000, 1_000_000)
 arguments, run = WORK.arguments, WORK.run

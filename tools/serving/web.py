@@ -39,25 +39,11 @@ from .inspection import TEXT_MAX, Inspector, bounded
 T = TypeVar("T")
 PAGE = Path(__file__).parent / "page"
 FILES = {"": "index.html", "studio.css": "studio.css", "studio.js": "studio.js"}
-CALLS = {
-    name: getattr(Inspector, name)
-    for name in (
-        "overview",
-        "describe",
-        "dependencies",
-        "explain",
-        "rows",
-        "statement",
-        "why",
-        "why_row",
-        "history",
-        "differences",
-        "branches",
-        "merge",
-        "preview",
-        "commit",
-    )
-}
+ASKED = (
+    "overview describe dependencies explain rows statement why why_row history differences branches "
+    "merge preview commit"
+)
+CALLS = {name: getattr(Inspector, name) for name in ASKED.split()}
 BODY_MAX = 1 << 20  # bytes
 CELL_MAX = 300  # characters of a cell of a table; where a row is shown whole, TEXT_MAX
 ALIVE = 15.0  # seconds after which a client without news is asked whether it still listens

@@ -674,23 +674,9 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.ToDays,), _units),
     ((exp.DateBin,), _bucket),
 ]
+NAMED_PARTS = "date_part datepart decade century millennium isoyear millisecond microsecond weekday era nanosecond"
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(
-        (
-            "date_part",
-            "datepart",
-            "decade",
-            "century",
-            "millennium",
-            "isoyear",
-            "millisecond",
-            "microsecond",
-            "weekday",
-            "era",
-            "nanosecond",
-        ),
-        part,
-    ),
+    **dict.fromkeys(NAMED_PARTS.split(), part),
     **dict.fromkeys(
         ("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units
     ),

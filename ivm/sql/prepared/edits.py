@@ -175,8 +175,7 @@ class KeyedEdit(NamedTuple):
             old = rows.now[key]
             rows.now[key] = new = self.after(case, values, old)
             done += new is not old
-            if old is not None and case.gone and new is None:
-                olds.append(old)
+            olds += [old] if case.gone and old and not new else []
         if rows.store() and self.schema is not None:
             olds += [row for row in rows_at(txn, self.name, keys) if row is not None]
         return Done(done, olds)

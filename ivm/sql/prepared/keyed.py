@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import date
+from operator import eq, ne
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlglot import exp
@@ -255,10 +256,8 @@ class _Translation:
         checks = list[Check]()
         for part in _parts([node]):
             left, right = self._compared(part.this), self._compared(part.expression)
-            test = TESTS.get(COMPARE.get(type(part), ""))
-            if test is None or left.type != right.type:
-                raise Unusual
-            if left.type != BIGINT and not isinstance(part, exp.EQ | exp.NEQ):
+            test, ordered = TESTS.get(COMPARE.get(type(part), "")), left.type == BIGINT
+            if not test or left.type != right.type or not (ordered or test in (eq, ne)):
                 raise Unusual
             checks.append(Check(test, left.source, right.source))
         return tuple(checks)

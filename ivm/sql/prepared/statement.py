@@ -17,6 +17,9 @@ from pagestore.errors import PagestoreError
 from pagestore.host import thread_lock
 
 Run = Callable[[str, Parameters, str], Answer | None]
+UNKNOWN = (
+    "the thread that was to commit this with its own transactions failed: read whether it was made"
+)
 # what is wrong with one of the transactions, and refused before any is committed
 REFUSED = SqlError, ConstraintError, RangeError, FunctionConflictError
 RunMany = Callable[[str, list[Any], str], int]
@@ -112,11 +115,8 @@ class PreparedTransaction:
                     call.error = refused
         finally:
             for call in calls:
-                if call.made is None and call.error is None and call is not own:
-                    call.error = EditError(
-                        "the thread that was to commit this with its own transactions failed: read "
-                        "whether it was made"
-                    )
+                if call is not own and call.made is None and call.error is None:
+                    call.error = EditError(UNKNOWN)
 
     def _together(self, calls: Sequence[_Call]) -> None:
         made = iter(self._run([row for call in calls for row in call.rows]))
