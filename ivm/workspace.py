@@ -517,10 +517,8 @@ class Workspace:
         from ivm.sql.prepared.statement import PreparedStatement
         from ivm.sql.statements import Statements
 
-        sessions = None if inside else self._sessions
-        statements = Statements(self, None, inside, sessions, self._asked)
-        run, run_many = statements.run, statements.run_many
-        return PreparedStatement(run, run_many, text, dialect, self.memory)
+        made = Statements(self, None, inside, None if inside else self._sessions, self._asked)
+        return PreparedStatement(made.run, made.run_many, text, dialect, self.memory)
 
     def prepare_transaction(self, *texts: str, dialect: Dialect = "duckdb") -> PreparedTransaction:
         """Return statements of SQL that edit, to be one transaction with other values each time:
@@ -539,12 +537,9 @@ class Workspace:
         >>> move.executemany([(1, 2, 200), (1, 2, 100), (2, 1, 150)]), list(ws["account"])
         ([True, False, True], [(1, 200), (2, 50)])
         """
-        from ivm.sql.prepared.statement import PreparedTransaction
         from ivm.sql.statements import Statements
 
-        statements = Statements(self, asked=self._asked)
-        statements.check_edits(texts, dialect)
-        return PreparedTransaction(partial(statements.run_in_turn, texts, dialect), self.memory)
+        return Statements(self, asked=self._asked).prepared(texts, dialect, self.memory)
 
     @property
     def in_sql_transaction(self) -> bool:
@@ -563,8 +558,9 @@ class Workspace:
         from ivm.sql.statements import Statements
 
         with allowing(self.memory):
-            asked = None if txn is None else self._asked
-            return Statements(self, version, txn, asked=asked).run(text, parameters, dialect)
+            return Statements(self, version, txn, asked=self._asked if txn else None).run(
+                text, parameters, dialect
+            )
 
     def query(
         self,

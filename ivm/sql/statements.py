@@ -42,11 +42,12 @@ from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.times import INTERVALS
 from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
-from ivm.sql.prepared.edits import KeyedEdit, in_turn, made_again
+from ivm.sql.prepared.edits import KeyedEdit, made_again
 from ivm.sql.prepared.keyed import edit_of
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
 from ivm.sql.prepared.shape import kinds, written
+from ivm.sql.prepared.statement import PreparedTransaction, check_edits, planned, run_in_turn
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
@@ -165,10 +166,6 @@ def _table_of(text: str, names: Iterable[str]) -> str:
     return next((name for name in names if name.lower() == tables[0].lower()), tables[0])
 
 
-class NotMade(Exception):
-    """A statement of a transaction changed no row."""
-
-
 class Statements:
     """Runs statements on a workspace, in a transaction or over an older version."""
 
@@ -262,9 +259,7 @@ class Statements:
         """
         if self._txn is None:
             with self.host.transaction() as own:
-                return Statements(self.host, None, own, asked=self.asked).run_many(
-                    text, rows, dialect
-                )
+                return self.within(own).run_many(text, rows, dialect)
         nodes, count = read(text, dialect), 0
         if len(nodes) != 1 or not isinstance(nodes[0], EDITS):
             raise SqlError("one INSERT, UPDATE, DELETE or MERGE is run for many values")
@@ -280,70 +275,20 @@ class Statements:
 
     def _batch(self, txn: Transaction, text: str, rows: list[Any], dialect: str) -> int | None:
         """Make the edits of many lists of values at once; None if nothing is done."""
-        plan, values = self._planned(txn, text, rows, dialect)
+        plan, values = planned(self.asked, txn, text, rows, dialect)
         done = None if plan is None else plan.run(txn, values)
         return None if done is None else done.changed
 
-    def check_edits(self, texts: Sequence[str], dialect: str) -> None:
-        """Raise SqlError unless each text is one statement that edits, without RETURNING."""
-        for text in texts:
-            nodes = read(text, dialect)
-            if len(nodes) != 1 or not isinstance(nodes[0], EDITS):
-                raise SqlError(
-                    "a transaction is made of INSERT, UPDATE, DELETE and MERGE", *nodes[:1]
-                )
-            if nodes[0].args.get("returning"):
-                raise SqlError(
-                    "a transaction says whether it was made: leave out RETURNING", nodes[0]
-                )
+    def prepared(
+        self, texts: Sequence[str], dialect: str, memory: int | None
+    ) -> PreparedTransaction:
+        """Return statements that edit as one transaction, to be run with other values each time."""
+        check_edits(texts, dialect)
+        return PreparedTransaction(partial(run_in_turn, self, texts, dialect), memory)
 
-    def run_in_turn(self, texts: Sequence[str], dialect: str, rows: list[Any]) -> list[bool]:
-        """Run statements that edit for each list of parameters, or none of them where one would
-        change no row; return for each list whether they were run.  All are one transaction.
-        """
-        if self._txn is None:
-            with self.host.transaction() as txn:
-                return Statements(self.host, None, txn, asked=self.asked).run_in_turn(
-                    texts, dialect, rows
-                )
-        txn, made = self._txn, list[bool]()
-        with txn.savepoint():
-            for place, row in enumerate(rows):
-                rest = self._batch_in_turn(txn, texts, rows[place:], dialect)
-                if rest is not None:
-                    return made + rest
-                with suppress(NotMade), txn.savepoint():
-                    made.append(False)
-                    for text in texts:
-                        if not next(iter(self.run(text, row, dialect) or [(0,)]))[0]:
-                            raise NotMade
-                    made[-1] = True
-        return made
-
-    def _batch_in_turn(
-        self, txn: Transaction, texts: Sequence[str], rows: list[Any], dialect: str
-    ) -> list[bool] | None:
-        """Run statements for many lists of values at once; None if nothing is done."""
-        plans, given = list[KeyedEdit](), list[list[Any]]()
-        for text in texts:
-            plan, values = self._planned(txn, text, rows, dialect)
-            if plan is None or len(plan.cases) != 1:
-                return None
-            plans.append(plan)
-            given.append(values)
-        return in_turn(txn, plans, given)
-
-    def _planned(
-        self, txn: Transaction, text: str, rows: list[Any], dialect: str
-    ) -> tuple[KeyedEdit | None, list[Any]]:
-        """Return how keys do what a statement says, if they do, and its values for each list."""
-        asked = None if self.asked is None else self.asked.find_all(text, rows, dialect)
-        catalog = unchanged_catalog(txn)
-        if asked is None or catalog is None:
-            return None, []
-        statement, values = asked
-        plan = statement.plan(kinds(values[0]), catalog)
-        return (plan if isinstance(plan, KeyedEdit) else None), values
+    def within(self, txn: Transaction) -> Statements:
+        """Return what runs statements in a transaction."""
+        return Statements(self.host, None, txn, asked=self.asked)
 
     @property
     def _txn(self) -> Transaction | None:

@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
 
 from ivm.answer import Answer
 from ivm.errors import ConstraintError, EditError, FunctionConflictError, IvmError, RangeError
 from ivm.memory import allowing
 from ivm.sql.dialects.read import read
 from ivm.sql.errors import SqlError
+from ivm.sql.prepared.cache import Asked
+from ivm.sql.prepared.edits import KeyedEdit, Unusual, in_turn
+from ivm.sql.prepared.rows import unchanged_catalog
+from ivm.sql.prepared.shape import kinds
 from ivm.sql.syntax import Parameters
 from pagestore.errors import PagestoreError
 from pagestore.host import thread_lock
 
+if TYPE_CHECKING:
+    from ivm.transaction import Transaction
+
 Run = Callable[[str, Parameters, str], Answer | None]
-UNKNOWN = (
-    "the thread that was to commit this with its own transactions failed: read whether it was made"
-)
+EDITS = exp.Insert, exp.Update, exp.Delete, exp.Merge
+NO_EDIT = "each text is one INSERT, UPDATE, DELETE or MERGE, without RETURNING"
+UNKNOWN = "the thread that was to commit this, too, has failed: read whether it was made"
 # what is wrong with one of the transactions, and refused before any is committed
 REFUSED = SqlError, ConstraintError, RangeError, FunctionConflictError
 RunMany = Callable[[str, list[Any], str], int]
@@ -122,3 +131,58 @@ class PreparedTransaction:
         made = iter(self._run([row for call in calls for row in call.rows]))
         for call in calls:
             call.made = [next(made) for _ in call.rows]
+
+
+def run_in_turn(statements: Any, texts: Sequence[str], dialect: str, rows: list[Any]) -> list[bool]:
+    """Run statements that edit for each list of parameters, or none of them where one would change
+    no row; return for each list whether they were run.  All are one transaction.
+    """
+    with statements.host.transaction() as txn:
+        runner, made = statements.within(txn), list[bool]()
+        for place, row in enumerate(rows):
+            rest = _batch(runner, txn, texts, rows[place:], dialect)
+            if rest is not None:
+                return made + rest
+            with suppress(Unusual), txn.savepoint():
+                made.append(False)
+                for text in texts:
+                    if not next(iter(runner.run(text, row, dialect) or [(0,)]))[0]:
+                        raise Unusual
+                made[-1] = True
+    return made
+
+
+def _batch(
+    runner: Any, txn: Transaction, texts: Sequence[str], rows: list[Any], dialect: str
+) -> list[bool] | None:
+    """Run statements for many lists of values at once; None if nothing is done."""
+    plans, given = list[KeyedEdit](), list[list[Any]]()
+    for text in texts:
+        plan, values = planned(runner.asked, txn, text, rows, dialect)
+        if plan is None or len(plan.cases) != 1:
+            return None
+        plans.append(plan)
+        given.append(values)
+    return in_turn(txn, plans, given)
+
+
+def planned(
+    asked: Asked | None, txn: Transaction, text: str, rows: list[Any], dialect: str
+) -> tuple[KeyedEdit | None, list[Any]]:
+    """Return how keys do what a statement says, if they do, and its values for each of many
+    parameters.
+    """
+    known = None if asked is None else asked.find_all(text, rows, dialect)
+    catalog = unchanged_catalog(txn)
+    if known is None or catalog is None:
+        return None, []
+    statement, values = known
+    plan = statement.plan(kinds(values[0]), catalog)
+    return (plan if isinstance(plan, KeyedEdit) else None), values
+
+
+def check_edits(texts: Sequence[str], dialect: str) -> None:
+    """Raise SqlError unless each text is one statement that edits, without RETURNING."""
+    for nodes in [read(text, dialect) for text in texts]:
+        if [isinstance(n, EDITS) and not n.args.get("returning") for n in nodes] != [True]:
+            raise SqlError(NO_EDIT, *nodes[:1])
