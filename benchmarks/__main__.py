@@ -96,6 +96,11 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "STARTUP",
         "how soon a wheel answers where no compiler is installed",
     ),
+    "stream_peers": (
+        "benchmarks.peers.streams",
+        "STREAM_PEERS",
+        "the queries of Nexmark on other engines: right, wrong or refused, and how long they took",
+    ),
     "streams": (
         "benchmarks.streams",
         "STREAMING",

@@ -70,9 +70,8 @@ class Picture(NamedTuple):
         at = [10.0**i for i in range(power + 1)]
         ends = [[line(at[0]), line(at[-1])] for line in lines.values()]
         plot = _Plot((1, at[-1]), [*up, *(y for pair in ends for y in pair)], True)
-        inside = [
-            [plot.mark(i, x, y) for x, y in some] for i, some in enumerate(points.values())
-        ] + [
+        marks = [[plot.mark(i, x, y) for x, y in some] for i, some in enumerate(points.values())]
+        inside = marks[::-1] + [  # of marks at one place the first is seen: later ones go further
             [plot.path(len(points) + i, at, map(line, at))] for i, line in enumerate(lines.values())
         ]
         return self._framed(plot, at, [*points, *lines], inside)

@@ -133,6 +133,8 @@ CONSTRUCTS = {  # of the paper's Figure 1, and what comes with it
     "function": "v(x, w) <- e(y, x), f[y] = w, r(w, x).",
     "disjunction": "v(x) <- a(x), (e(x, y) ; r(y, x)), a(y).",
     "negation": "v(x, z) <- e(x, y), r(z, y), !(e(y, z), r(x, z)).",
+    "disjunction in a negation": "v(x, y) <- e(x, y), r(z, y), !(e(y, x) ; t(x, y, w), a(w)).",
+    "negation in a disjunction": "v(x) <- a(x), (e(x, y), r(z, y), !e(y, z) ; r(y, x), e(z, y), a(z)).",
     "heads": "v(x, y), w(y) <- e(x, y), r(z, y), e(z, x).",
     "comparison": "v(x, y) <- e(x, z), r(y, z), x < y, a(z).",
     "computed value": "v(x, n) <- e(x, y), r(z, y), n = x + z, a(n).",

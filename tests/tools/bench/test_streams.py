@@ -50,3 +50,16 @@ def test_a_wrong_answer_is_counted(monkeypatch, capsys):
     monkeypatch.setattr(streams.Peer, "answer", lambda self, query: [])
     assert main(["streams", "nexmark", "--size", "200", "--queries", "q0"]) == 1
     assert " 1 of 1 |" in capsys.readouterr().out
+
+
+def test_other_engines_are_asked_in_a_process_of_their_own(capsys, monkeypatch):
+    """One that computes anew is right; one that is not installed is none of the refused."""
+    command = ["stream_peers", "--size", "300", "--queries", "q2", "q15", "--engines"]
+    assert main([*command, "duckdb", "turso"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in said[2:]] == ["q2", "q15"]
+    assert all(" right, " in line for line in said[2:])
+    assert said[2].endswith("not installed |") and said[3].endswith("failed |")
+    monkeypatch.setattr(streams.Peer, "answer", lambda self, query: [])
+    assert main([*command, "duckdb"]) == 0
+    assert "wrong, " in capsys.readouterr().out
