@@ -23,7 +23,7 @@ from .streamed import ENGINES
 
 BATCHES = [1] * 20 + [100] * 10
 SECONDS = 120  # that a query may take
-ENDED = {"turso": {"q3", "q15", "q16", "q17"}}  # by which a process ended, and is not asked again
+ENDED = {"turso": {"q3", "q15", "q16", "q17", "q20"}}  # which end its process
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
