@@ -25,7 +25,7 @@ from pagestore_tools.serving.postgres import server as listening
 from pagestore_tools.serving.postgres import values
 from pagestore_tools.serving.postgres.server import Server, Settings
 from tests.support.programs.amounts import times
-from tests.support.waiting import until
+from tests.support.waiting import joined, until
 
 TABLES = """
     CREATE TABLE orders (id INT PRIMARY KEY, name TEXT NOT NULL, cents DECIMAL(10,2) DEFAULT 0, at TIMESTAMP,
@@ -231,7 +231,7 @@ def test_a_statement_that_is_cancelled_or_whose_client_is_gone_ends(
             stop.start()
             with pytest.raises(psycopg.errors.QueryCanceled, match="asked to"):
                 client.execute(text)
-            stop.join()
+            joined(stop)
             assert client.execute("SELECT count(*) FROM item").fetchone() == (0,)
     client = psycopg.connect(url(server), autocommit=True)
     monkeypatch.setattr(clients, "LEFT_SECONDS", 0.01)

@@ -9,6 +9,7 @@ import ivm
 import pagestore
 from ivm.errors import UnknownViewError
 from ivm.rules import stored
+from tests.support.waiting import joined
 
 RULES = "edge(x, y) -> int(x), int(y). name[x] = n -> int(x), string(n). two(x, z) <- edge(x, y), edge(y, z)."
 
@@ -176,8 +177,7 @@ def test_answers_are_of_one_version_while_others_write(file):
             with ws.transaction() as txn:
                 txn.insert("edge", [(10, 3 * i + j) for j in range(3)])
         stop.set()
-        for thread in threads:
-            thread.join()
+        joined(*threads)
     assert not wrong
 
 

@@ -17,6 +17,7 @@ import pagestore
 from pagestore.relations import commit_report
 from pagestore.runtime import reports
 from tests.support.calls import functions_called
+from tests.support.waiting import joined
 
 pytestmark = pytest.mark.usefixtures("unhurried")
 
@@ -104,7 +105,7 @@ def test_a_wait_is_reported_with_whom(tmp_path: Path, caplog, metrics) -> None:
         other.start()
         time.sleep(0.05)
         txn.rollback()
-        other.join()
+        joined(other)
         command = [sys.executable, "-c", HOLDS, str(tmp_path / "a.pages")]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -114,7 +115,7 @@ def test_a_wait_is_reported_with_whom(tmp_path: Path, caplog, metrics) -> None:
             ending = threading.Timer(0.05, process.stdin.close)
             ending.start()
             store.transaction().rollback()
-            ending.join()
+            joined(ending)
         assert [
             len(value) for value in (caplog.records, named(metrics, "pagestore.lock.wait_time"))
         ] == [2, 2]

@@ -43,6 +43,7 @@ from pagestore.storage.meta import Meta, unpack
 from pagestore.store import empty_store
 from pagestore.trees.read import pages_of
 from tests.support.file_systems import largest_file
+from tests.support.waiting import joined
 
 
 @pytest.fixture
@@ -158,8 +159,7 @@ def test_threads_take_turns(store):
     threads = [threading.Thread(target=add, args=(k,)) for k in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert len(store.snapshot()["edge"]) == 83
     assert store.version == 81
     assert store.check() == []
@@ -183,7 +183,7 @@ def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(stor
     def begin_compacting(*args):
         if begun.is_set():
             waited_for.set()
-            writer.join()
+            joined(writer)
             assert store.check() == []
         return begin(*args)
 

@@ -23,6 +23,7 @@ from pagestore.errors import ClosedError, VersionError
 from pagestore.relations.snapshot import Snapshot
 from pagestore.store import Store
 from tests.reliability.interrupts import memory
+from tests.support.waiting import joined
 
 ROWS = 30
 OPENINGS = 400  # of a reader beside one writer
@@ -89,7 +90,7 @@ def _beside_a_writer(
             counts[what.__name__.strip("_")] += 1
     finally:
         go_on.clear()
-        writer.join()
+        joined(writer)
     assert writer.exitcode == 0, f"the writer ended with {writer.exitcode}"
     with pagestore.open(path) as store:
         assert not store.check()
@@ -171,7 +172,7 @@ def _closed_beside_a_commit(path: Path, rng: Random, counts: Counter[str]) -> No
     thread.start()
     time.sleep(rng.uniform(0, 0.02))
     store.close()
-    thread.join()
+    joined(thread)
     assert [*map(type, errors)] == [ClosedError], errors
     with pagestore.open(path) as again:
         assert again.recovery is None, again.recovery

@@ -65,6 +65,15 @@ def memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
+def finalizes(frame: FrameType | None) -> bool:
+    """Return whether a frame is of a finalizer, where Python prints what is raised and goes on: what a
+    handle that was given up raises there, while it is closed, reaches nobody.
+    """
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
 class Patient:
     """A store, what it must hold, and how many lines each kind of change takes."""
 
@@ -146,7 +155,7 @@ class Patient:
                 return None
             if event == "line":
                 passed += 1
-                if passed == stop:
+                if passed >= stop and not finalizes(frame):
                     sys.settrace(None)
                     raise Interrupt(
                         f"line {stop} of {name}, {frame.f_code.co_filename}:{frame.f_lineno}"
@@ -182,8 +191,8 @@ class Patient:
                 self.lines[name] = max(self.lines.get(name, 0), passed)
         return None
 
-    def _raise(self, *_: object) -> None:
-        if self.armed:
+    def _raise(self, _: int, frame: FrameType | None) -> None:
+        if self.armed and not finalizes(frame):
             raise Interrupt("a signal")
 
     def _go_on(self, counts: Counter[str]) -> None:

@@ -16,6 +16,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import ivm
+from tests.support.waiting import joined
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,7 +162,7 @@ class Killer(Thread):
 
     def __exit__(self, *_: object) -> None:
         self.over.set()
-        self.join()
+        joined(self)
 
 
 def java_process(spark: "SparkSession") -> int:

@@ -13,6 +13,7 @@ import pytest
 import ivm
 from ivm.sql.errors import SqlError
 from pagestore.errors import TransactionError
+from tests.support.waiting import joined
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_each_of_many_threads_has_its_own(ws: ivm.Workspace) -> None:
 def test_a_thread_that_ends_is_rolled_back(ws: ivm.Workspace) -> None:
     thread = threading.Thread(target=ws.sql, args=["BEGIN; INSERT INTO t VALUES (1)"])
     thread.start()
-    thread.join()
+    joined(thread)
     ws.sql("INSERT INTO t VALUES (2)")
     assert rows(ws) == [2]
 

@@ -23,6 +23,7 @@ from ivm.rules.stored import BUILT
 from tests.support import naive
 from tests.support.programs.amounts import times
 from tests.support.strategies import DECLARATIONS, FULL, cases
+from tests.support.waiting import joined
 
 
 class Blocks:
@@ -280,7 +281,7 @@ def elsewhere(work, *args):
     """Let another thread do something, all of it."""
     thread = Thread(target=work, args=args)
     thread.start()
-    thread.join()
+    joined(thread)
 
 
 def test_what_is_committed_right_behind_an_installation_is_in_its_views(tmp_path, monkeypatch):

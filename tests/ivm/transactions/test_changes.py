@@ -21,6 +21,7 @@ import ivm
 import pagestore
 from ivm.errors import UnknownViewError
 from pagestore.errors import ClosedError, MissingError, SchemaError, VersionError
+from tests.support.waiting import joined
 
 CONTEXT = multiprocessing.get_context("fork")
 RULES = """
@@ -330,9 +331,9 @@ def test_killed_and_resumed_watchers_see_each_change_once_in_order(path):
                 assert at <= since < version
                 at, rows = version, applied(rows, pagestore.Change(since, version, table))
             os.kill(process.pid, signal.SIGKILL)
-            process.join()
+            joined(process)
         stop.set()
-        writer.join()
+        joined(writer)
         with workspace.changes("two", at) as rest:
             while change := rest.next(0):
                 rows = applied(rows, change)
@@ -396,7 +397,7 @@ def test_a_waiting_thread_ends_when_it_is_closed(path):
         time.sleep(0.05)
         began = time.monotonic()
         changes.close()
-        thread.join()
+        joined(thread)
         # milliseconds on a machine with nothing else to do
         assert time.monotonic() - began < 5 and found == []
 

@@ -11,6 +11,7 @@ import pytest
 
 import ivm
 from tests.ivm.transactions.histories import Done, faults
+from tests.support.waiting import joined
 
 CONTEXT = multiprocessing.get_context("fork")
 RULES = """
@@ -118,7 +119,7 @@ def run(path, processes, count, killed=()):
         if n in killed:
             time.sleep(0.4)
             process.kill()  # it may have ended
-            process.join()
+            joined(process)
             while not results[n].empty():
                 history.append(results[n].get())
     for n, process in enumerate(running):

@@ -7,6 +7,7 @@ import pytest
 import ivm
 from ivm import subscriptions, transaction
 from pagestore.errors import ReadOnlyError
+from tests.support.waiting import joined
 
 EDGES = "edge(x, y) -> int(x), int(y). "
 TWO = "two(x, z) <- edge(x, y), edge(y, z)."
@@ -116,8 +117,7 @@ def test_subscriptions_come_and_go_beside_commits(ws):
             assert len(told) == 1
     finally:
         done.set()
-        for thread in threads:
-            thread.join()
+        joined(*threads)
     assert not failures
 
 

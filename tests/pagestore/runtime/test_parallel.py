@@ -14,6 +14,7 @@ from pagestore.runtime.parallel import (
     to_its_end,
     together,
 )
+from tests.support.waiting import joined
 
 FORKED = """
 import os
@@ -102,7 +103,7 @@ def test_work_is_ended_with_its_tasks_and_with_the_work_around_it(stopped):
     stops.start()
     with pytest.raises(Stopped):
         outer.run(lambda: inner.run(lambda: together([endless, endless])))
-    stops.join()
+    joined(stops)
     refuse_stopped()
     assert works[stopped].run(lambda: to_its_end(refuse_stopped)) is None
     with pytest.raises(Stopped):

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pagestore.runtime.jit.overrides import signals_delayed
+from tests.support.waiting import joined
 
 
 class Came(Exception):
@@ -53,5 +54,5 @@ def test_other_threads_have_no_signals_to_wait_for():
     entered: list = []
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join()
+    joined(thread)
     assert entered == [signal.getsignal(signal.SIGINT)]

@@ -13,6 +13,7 @@ from pagestore.errors import PagestoreError
 from pagestore.versions.locks import Writer, WriterQueue
 from pagestore.versions.series import Series
 from tests.support.simulator import compiled
+from tests.support.waiting import joined
 
 pytestmark = compiled
 RULES = """
@@ -54,7 +55,7 @@ def queued(store, waiting):
         writers.give_back(first)
     yield
     for one in waiting:
-        one.thread.join()
+        joined(one.thread)
 
 
 def some_edits(random, columns):

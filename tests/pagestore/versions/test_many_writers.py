@@ -21,6 +21,7 @@ from pagestore.versions import version_table
 from pagestore.versions.committer import Committer
 from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import newest_meta
+from tests.support.waiting import joined
 
 CONTEXT = multiprocessing.get_context("fork")
 
@@ -219,7 +220,7 @@ def test_a_handle_is_passed_on_at_once(path):
             time.sleep(0.02)
             ended = time.monotonic()
             txn.rollback()
-            thread.join()
+            joined(thread)
             gaps += [began[0] - ended]
         assert sorted(gaps)[5] < 1e-3  # nearly all of them on a machine with nothing else to do
 
@@ -365,7 +366,7 @@ def test_nobody_sees_a_commit_before_all_do(path, monkeypatch, sync, prepared):
         assert len(one.snapshot()["r"]) == len(two.snapshot()["r"]) == 8
         assert one.version == two.version and commits.next(0) is changes.next(0) is None
         go.set()
-        thread.join()
+        joined(thread)
         assert (
             commits.next(20) == one.version == two.version and changes.next(20).rows.num_rows == 1
         )
@@ -482,7 +483,7 @@ def test_killed_writers_lose_nothing(path, tmp_path):
     for process in random.sample(processes, 4):
         time.sleep(0.7)
         os.kill(process.pid, signal.SIGKILL)
-        process.join()
+        joined(process)
     with pagestore.open(path) as store:
         rows = [*store.snapshot()["r"]]
         for writer in range(4):
@@ -533,8 +534,7 @@ def test_threads_share_syncs(path, monkeypatch, sync):
         for k in range(3):
             time.sleep(0.03)
             insert(other, 8, k)
-        for thread in threads:
-            thread.join()
+        joined(*threads)
         syncs = 2 if sync == "full" else 1
         # for 48 commits, and 3 of others in between
         assert len(ended) < 38 * syncs and ended == sorted(ended)
@@ -560,8 +560,7 @@ def test_a_failed_sync_fails_all_commits_that_wait_for_it(path, monkeypatch):
             threads = [threading.Thread(target=write, args=(writer,)) for writer in range(6)]
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join()
+            joined(*threads)
         assert (
             len(acknowledged) + len(failed) == 30 and acknowledged and "simulated" in str(failed[0])
         )

@@ -19,6 +19,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import ForkError, LockedError, VersionError
+from tests.support.waiting import joined
 
 KEYS = 500
 
@@ -205,7 +206,7 @@ def test_a_fork_is_noticed_and_does_no_harm(tmp_path):
         child = context.Process(target=forked, args=(store, queue))
         child.start()
         assert "came through a fork" in queue.get(timeout=20)
-        child.join()
+        joined(child)
         with pytest.raises(LockedError):  # the child's close did not drop the parent's lock
             pagestore.open(tmp_path / "s.pages")
         with store.transaction() as txn:

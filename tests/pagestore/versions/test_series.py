@@ -23,6 +23,7 @@ from pagestore.versions.series import Series
 from tests.support.calls import functions_called
 from tests.support.programs.amounts import times
 from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
+from tests.support.waiting import joined
 
 pytestmark = [
     compiled,
@@ -376,8 +377,7 @@ def test_threads_share_syncs(threads, tmp_path, monkeypatch):
             running = [Thread(target=work, args=(thread,)) for thread in range(threads)]
             for thread in running:
                 thread.start()
-            for thread in running:
-                thread.join()
+            joined(*running)
         assert [*store.snapshot()["r"]] == [
             (thread, n) for thread in range(threads) for n in range(each)
         ]

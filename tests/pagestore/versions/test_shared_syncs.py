@@ -34,6 +34,7 @@ from pagestore.versions.offers import Offers
 from pagestore.versions.recovery import newest_meta
 from tests.support.simulator import FALLBACK
 from tests.support.syscalls import COMPILER, built, events, mark, moments, run
+from tests.support.waiting import joined
 
 CONTEXT = multiprocessing.get_context("fork")
 WRITERS = 5
@@ -294,7 +295,7 @@ def test_a_commit_without_a_slot_is_built_upon(tmp_path, end):
         # durable, though the first one has done nothing
         assert rows(reader, 2) == rows(two, 2) == expected
         go.set()
-        thread.join()
+        joined(thread)
         assert rows(one, 2) == expected and not one.check() and not reader.check()
         one.close()
 
@@ -327,7 +328,7 @@ def bury(store, go, thread):
     """End the thread of a commit whose process is taken for dead."""
     store._handle.committer.give_up(OSError("the process has died"))
     go.set()
-    thread.join()
+    joined(thread)
 
 
 @pytest.mark.parametrize("count", [1, 300])
@@ -347,9 +348,9 @@ def test_a_commit_whose_process_dies_as_another_one_leads_to_it(tmp_path, count)
 
     shared._shown_after = sleeps
     go.set()
-    thread.join()
+    joined(thread)
     last[0][1].set()
-    last[0][2].join()
+    joined(last[0][2])
     with pagestore.open(path, mode="r") as found:
         assert rows(found, 3) == rows(one, 3) == [1, 0, count] and not found.check()
     bury(*dead)
@@ -380,8 +381,8 @@ def test_a_claim_that_comes_too_late_is_not_built_upon(tmp_path):
 
     file.lock = lock
     go.set()
-    thread.join()
-    looks.join()
+    joined(thread)
+    joined(looks)
     assert seen == [[1, 0, 0]] and rows(one, 3) == [1, 0, 0] and not one.check()
     bury(*dead)
 
@@ -406,18 +407,18 @@ def test_a_sync_that_failed_before_the_file_was_opened(tmp_path, monkeypatch, as
 
     one._handle.file.fdatasync = fail
     go.set()
-    thread.join()
+    joined(thread)
     assert one._handle.committer.cause
     _, go, thread = others[0]
     if asks_first:
         go.set()
-        thread.join()
+        joined(thread)
         assert two._handle.committer.cause  # nobody has written its pages again
     with pagestore.open(path, sync="commit", threads=1) as three:
         with three.transaction() as txn:
             txn["r"].insert([(2, 0)])
         go.set()
-        thread.join()
+        joined(thread)
         assert asks_first or not two._handle.committer.cause
         content = path.read_bytes()
         image = bytearray(disk.ljust(len(content), bytes(1))[: max(file_size, len(content))])
@@ -548,7 +549,7 @@ def test_others_wait_until_nothing_is_shown(tmp_path, monkeypatch):
         with two.transaction() as txn:
             txn["r"].insert([(1, 0)])
         assert rows(two, 2) == [1, 1]
-        thread.join()
+        joined(thread)
         with one.transaction() as txn:
             txn["r"].insert([(0, 1)])
         assert not one._handle.committer.shared.shows and rows(two, 2) == [2, 1]
@@ -629,12 +630,12 @@ def test_killed_processes_lose_nothing(tmp_path, seed):
         time.sleep(random.uniform(0.02, 0.25))
         for writer in random.sample(range(WRITERS), random.randint(1, WRITERS)):
             os.kill(running[writer].pid, signal.SIGKILL)
-            running[writer].join()
+            joined(running[writer])
             assert running[writer].exitcode == -signal.SIGKILL
             start(writer, generation)
     for process in running.values():
         os.kill(process.pid, signal.SIGKILL)
-        process.join()
+        joined(process)
     with pagestore.open(path) as store:
         for writer, found in enumerate(rows(store)):
             acknowledged = said / str(writer)

@@ -16,6 +16,7 @@ from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import Mapping
 from pagestore.trees.compare import Delta
 from pagestore.versions.committer import Committer
+from tests.support.waiting import joined
 
 
 def churn(store, rng, transactions, rows=100, keys=20_000):
@@ -229,8 +230,7 @@ def test_threads_never_read_a_version_that_is_being_dropped(tmp_path):
             with store.transaction() as txn:
                 txn["r"].set([(k, txn.version) for k in range(300)])
         end.set()
-        for reader in readers:
-            reader.join()
+        joined(*readers)
         assert wrong == []
 
 

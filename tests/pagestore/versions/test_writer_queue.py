@@ -20,7 +20,7 @@ from pagestore.errors import FormatError, LockedError, MovedError, RecoveryWarni
 from pagestore.storage.file import EXCLUSIVE, SINCE_END, SINCE_LOCK, WRITER_LOCK, File
 from pagestore.storage.meta import SLOT_SIZE, slot_of
 from pagestore.versions import locks
-from tests.support.waiting import until
+from tests.support.waiting import joined, until
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_thread_that_has_died_holds_up_nobody(store):
 
     thread = threading.Thread(target=begin)
     thread.start()
-    thread.join()
+    joined(thread)
     with store.transaction() as txn:
         txn["r"].insert([3])
         with pytest.raises(TransactionError, match="begin anew"):
@@ -78,7 +78,7 @@ def test_a_thread_that_is_taken_for_dead_keeps_its_turn(store, monkeypatch):
         thread = threading.Thread(target=wait)
         thread.start()
         until(lambda: refused)
-    thread.join()
+    joined(thread)
     assert list(store.snapshot()["r"]) == [(1,), (2,)]
 
 
@@ -86,7 +86,7 @@ def test_a_thread_hands_its_transaction_over(store):
     begun = []
     thread = threading.Thread(target=lambda: begun.append(store.transaction()))
     thread.start()
-    thread.join()
+    joined(thread)
     begun[0]["r"].insert([2])
     assert begun[0].commit() == 2
 
@@ -104,7 +104,7 @@ def test_who_waits_too_long_is_told_for_whom(store):
 
         thread = threading.Thread(target=wait)
         thread.start()
-        thread.join()
+        joined(thread)
     assert "MainThread" in waited[0] and "since" in waited[0]
     assert 0.2 <= waited[1] < 5
 
@@ -120,8 +120,7 @@ def waiting(store, write):
             thread.start()
             until(lambda: len(store._handle.writers.queue) == number + 2)  # noqa: B023 - it is called at once
         yield threads
-    for thread in threads:
-        thread.join()
+    joined(*threads)
 
 
 def test_who_comes_first_writes_first(store):
@@ -201,7 +200,7 @@ def test_a_transaction_that_a_cycle_keeps_holds_up_nobody(store, monkeypatch, ti
     finally:
         gc.enable()
         ended.set()
-        thread.join()
+        joined(thread)
     assert list(store.snapshot()["r"]) == [(1,), (2,)]
 
 
