@@ -86,8 +86,9 @@ class Fill:
         """Empty the large helpers that no rule of a question reads after this one: what comes
         needs the room.
         """
-        txn, read = self.context.txn, {name for one in later for name in one.reads}
-        for name in {*filter(is_helper, rule.reads)} - read:
+        txn, helpers = self.context.txn, {*filter(is_helper, rule.reads)}
+        read = {name for one in later for name in one.reads} if helpers else set()
+        for name in helpers - read:
             tree = txn.tree(name)
             if 8 * tree.spec.columns * tree.count > KEPT:
                 txn.replace(name, Tree.empty(tree.spec))

@@ -337,12 +337,14 @@ class _Planner:
         for view in recursive:
             writers = [rule for rule in self._program.rules if view in rule.writes]
             self._layouts[view] = ranked_layout(self._predicates[view], writers)
+        made = defaultdict[str, list[tuple[Rule, tuple[Plan, ...]]]](list)
         for i, rule in enumerate(self._program.rules):
             own = next((recursive[view] for view in rule.writes if view in recursive), None)
-            self._rules.append(self._planned(rule, i, first + i, own))
+            planned = self._planned(rule, i, first + i, own)
+            self._rules.append(planned)
             for view in rule.writes if own is None else ():
-                made = [(one.definition, one.plans) for one in self._rules if view in one.writes]
-                self._layouts[view] = view_layout(self._predicates[view], made)
+                made[view].append((planned.definition, planned.plans))
+                self._layouts[view] = view_layout(self._predicates[view], made[view])
         return tuple(self._rules)
 
     def _planned(

@@ -184,10 +184,8 @@ _CODE = re.compile("%-?.", re.DOTALL)
 
 
 def _of_known_unit(args: Sequence[Term]) -> bool:
-    return isinstance(args[-1], Const) and str(args[-1].value).lower() in (
-        *LONG_UNITS,
-        *SHORT_UNITS,
-    )
+    known = (*LONG_UNITS, *SHORT_UNITS)
+    return isinstance(args[-1], Const) and str(args[-1].value).lower() in known
 
 
 def _begins_in_time(args: Sequence[Term]) -> bool:

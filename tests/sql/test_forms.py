@@ -90,6 +90,12 @@ FORMS = {
         "SELECT t.id, r.k "
         "FROM t FULL JOIN r ON t.p = r.o",
     ],
+    "lists and structs that the step of a recursive query by UNION ALL reads in a join": [
+        "WITH RECURSIVE r AS (SELECT id, [id] AS path FROM t WHERE p IS NULL UNION ALL SELECT t.id, "
+        "list_append(path, t.id) FROM r JOIN t ON t.p = r.id WHERE len(path) < 4) SELECT * FROM r",
+        "WITH RECURSIVE r AS (SELECT id, {'a': id} AS o FROM t WHERE p IS NULL UNION ALL SELECT t.id, "
+        "{'a': r.o.a} FROM r JOIN t ON t.p = r.id WHERE r.id < 4) SELECT id, o FROM r",
+    ],
     "places in frames that reach beyond the partition": [
         f"SELECT id, {function} OVER (PARTITION BY p > 1 ORDER BY id {frame}) AS f FROM t"
         for function in ("first_value(x)", "last_value(v)", "nth_value(s, 2)")

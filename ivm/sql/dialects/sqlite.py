@@ -30,6 +30,10 @@ _PARTS = (
     "END",
     "sqlite_substring(sqlite_text(:s), :a, :n)",
 )
+_JSON = (
+    "CASE WHEN json_valid(sqlite_text(:j)) THEN {0} "
+    "WHEN :j IS NOT NULL THEN failing({0}, 'a text that is not JSON') END"
+)
 _JSON_TYPES = (
     "CASE json_type(:j{0}) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'VARCHAR' "
     "THEN 'text' "
@@ -99,9 +103,9 @@ CALLS: dict[str, Meaning] = {
     "json_valid(j)": "coalesce(json_valid(sqlite_text(:j)), false)",
     "json_array(*x)": lambda node: _each(node.expressions, "json_array(", _VALUE),
     "json_object(*x)": lambda node: _object(node.expressions),
-    "json_extract(j, p)": "json_extract_string(:j, :p)",
+    "json_extract(j, p)": _JSON.format("json_extract_string(sqlite_text(:j), :p)"),
     "json_type(j)": _JSON_TYPES.format("", "CAST(:j AS VARCHAR)").replace(":j", "sqlite_text(:j)"),
-    "json_type(j, p)": _JSON_TYPES.format(", :p", "json_extract_string(:j, :p)"),
+    "json_type(j, p)": _JSON.format(_JSON_TYPES.format(", :p", "json_extract_string(:j, :p)")),
     # aggregates
     "total(x)": "coalesce(CAST(sum(:x) AS DOUBLE), 0.0)",
     "json_group_array(x)": "coalesce(json_group_array(by_type(:x, 'boolean', CAST(:x AS INTEGER), 'decimal', "
@@ -330,10 +334,20 @@ def _chr(node: exp.Chr) -> exp.Expr:
     return _letters(node.expressions)
 
 
+def _of_json(node: exp.Expr) -> exp.Expr | None:
+    """`->` and `->>`, of a text that is JSON."""
+    if node.this.unnest().meta.get("json"):
+        return None
+    made = duckdb(_JSON.format(":x"), {"j": node.this, "x": node.copy()})
+    made.meta["json"] = True
+    return made
+
+
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Cast: _cast, exp.BitwiseXor: _no_operator, exp.Div: lambda node: divided("sqlite", node),
     exp.Mod: _remainder, exp.DPipe: _joined, exp.Like: _like, exp.Glob: _glob,
     exp.GroupConcat: _listed, exp.Trim: _trimmed, exp.Substring: _substring, exp.DataType: _whole, exp.Chr: _chr,
     **dict.fromkeys((*ROWS, exp.Between), _of_one_kind),
+    exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json,
 }  # fmt: skip
 TABLE = table("SQLite", "sqlite", SAME, CALLS, OPERATORS, INSTEAD)

@@ -47,12 +47,9 @@ def kind(type_: SqlType) -> str:
     if type_.is_integer or type_.is_float or type_.is_decimal:
         return "integer" if type_.is_integer else "float" if type_.is_float else "decimal"
     words = {
-        "VARCHAR": "text",
-        "ENUM": "text",
-        "UUID": "text",
-        "TUPLE": "struct",
+        "VARCHAR": "text", "ENUM": "text", "UUID": "text", "TUPLE": "struct",
         TIMESTAMPTZ.name: "timestamptz",
-    }
+    }  # fmt: skip
     return words.get(type_.name, type_.name.lower())
 
 
@@ -81,9 +78,8 @@ def _failing(node: exp.Expr, value: Value) -> Typed:
 def _never(like: Typed, words: str, node: exp.Expr) -> Term:
     """Return a term of the type of a value that fails, whatever the value."""
     shown = like.term if like.type.is_nested else convert(like, VARCHAR, node).term
-    text = call(
-        "string:concat", Lit(f"{words}: ", "string"), call("coalesce", shown, Lit("", "string"))
-    )
+    value = call("coalesce", shown, Lit("", "string"))
+    text = call("string:concat", Lit(f"{words}: ", "string"), value)
     return call("if", call("=", call("int", text), Lit(0, "int64")), like.term, like.term)
 
 
@@ -149,9 +145,8 @@ def _spark_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
     if own in (TIMESTAMP, TIMESTAMPTZ) and wanted.is_number:
         return _spark_seconds(value, wanted, node)
     if own.is_number and wanted == TIMESTAMPTZ:
-        micros = call(
-            "int", call("floor", call("*", convert(value, DOUBLE, node).term, Lit(1e6, "float64")))
-        )
+        seconds = convert(value, DOUBLE, node).term
+        micros = call("int", call("floor", call("*", seconds, Lit(1e6, "float64"))))
         if own.is_integer:
             micros = call("*", value.term, Lit(10**6, "int64"))
         return convert(Typed(call("+", _epoch(), micros), TIMESTAMP, value.nullable), wanted, node)
@@ -242,11 +237,8 @@ def _sqlite_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
         low, high = (Lit(one, "int64") for one in (-(2**63) + 1, 2**63 - 1))
         whole = convert(_cut(value, node), wanted, node).term
         beyond = call("if", call(">", value.term, Lit(0.0, "float64")), high, low)
-        return Typed(
-            call("if", call(">=", call("abs", value.term), most), beyond, whole),
-            wanted,
-            value.nullable,
-        )
+        term = call("if", call(">=", call("abs", value.term), most), beyond, whole)
+        return Typed(term, wanted, value.nullable)
     if wanted.is_integer and own.is_decimal:
         return convert(_cut(value, node), wanted, node)
     if wanted.is_decimal and own.is_number:
@@ -319,20 +311,16 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     nullable = left.nullable or right.nullable
     integers = left.type.is_integer and right.type.is_integer
     if dialect != "spark" and integers:
-        found = Typed(
-            call("/", left.term, right.term),
-            BIGINT if BIGINT in (left.type, right.type) else INTEGER,
-            nullable,
-        )
+        type_ = BIGINT if BIGINT in (left.type, right.type) else INTEGER
+        found = Typed(call("/", left.term, right.term), type_, nullable)
     elif dialect == "spark" and not integers and not (left.type.is_float or right.type.is_float):
         found = _exact_quotient(left, right)
     else:
         over, under = (convert(one, DOUBLE, node) for one in (left, right))
         found = Typed(call("ratio", over.term, under.term), DOUBLE, nullable)
         if dialect == "postgres":
-            found = ranged(
-                "quotient", *((left, right) if left.type == right.type else (over, under))
-            )
+            pair = (left, right) if left.type == right.type else (over, under)
+            found = ranged("quotient", *pair)
     return _unless_zero(right, found, dialect, node)
 
 

@@ -90,13 +90,8 @@ def translate(node: exp.Expr, value: Value) -> Typed:
             f"columns",
             node,
         )
-    if isinstance(node, CLOCK) or node.name.lower() in (
-        "now",
-        "random",
-        "today",
-        "uuid",
-        "nextval",
-    ):
+    by_chance = ("now", "random", "today", "uuid", "nextval")
+    if isinstance(node, CLOCK) or node.name.lower() in by_chance:
         raise SqlError(
             f"{shown}: rows follow from what is stored, and not from a clock or chance; give the "
             "value as a parameter",

@@ -150,7 +150,7 @@ def _with_path(
     known = {v for path in parts for v in variables(path)}
     for one in builder.identity(body):
         if not {*variables(one.term)} & known:
-            shown = convert(one, VARCHAR, node).term
+            shown = one.term if one.type.is_nested else convert(one, VARCHAR, node).term
             parts.append(Call("coalesce", (shown, Lit("\\N", "string"))) if one.nullable else shown)
     spaced = [term for part in parts for term in (Lit("/", "string"), part)]
     path = Call("string:concat", (*spaced, Lit("/", "string")))
