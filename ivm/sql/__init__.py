@@ -27,7 +27,8 @@ def described(
     with Reader(ws).catalog() as catalog:
         types = parameter_types(catalog, text, dialect)
         found: list[tuple[str, str]] | None = []
-        given = [1 if "INT" in one else None for one in types]  # LIMIT takes no null
+        # LIMIT takes no null, and ANY no list of nothing
+        given: list[Any] = [[] if t.endswith("[]") else 1 if "INT" in t else None for t in types]
         for node, explained in parse(text, dialect, given or None):
             is_plain = (
                 not explained and BESIDE not in node.meta and node.key not in ("show", "describe")

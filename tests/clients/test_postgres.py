@@ -296,6 +296,9 @@ def test_no_bytes_end_the_server(server: Server, seed: int) -> None:
         b"'",
         b"\xff",
         b"COPY orders TO STDOUT",
+        b"COPY item FROM STDIN",
+        b"DECLARE c CURSOR WITH HOLD FOR SELECT id FROM orders",
+        b"FETCH 3 FROM c",
         b"LISTEN nope",
     ]
     texts += [b"SELECT * FROM orders", b"SELECT name FROM spent"]
@@ -312,7 +315,7 @@ def test_no_bytes_end_the_server(server: Server, seed: int) -> None:
                     + draw.randbytes(draw.randrange(12))
                 )
                 length = len(body) + 4 if draw.random() < 0.8 else draw.randrange(-9, 1 << 31)
-                said += bytes([draw.choice(b"QPBDECHSXpz")]) + struct.pack(">i", length) + body
+                said += bytes([draw.choice(b"QPBDECHSXpzdcf")]) + struct.pack(">i", length) + body
             client.sendall(said)
             client.shutdown(socket.SHUT_WR)
             while said := client.recv(1 << 16):

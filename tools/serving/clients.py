@@ -29,7 +29,9 @@ STATES = (
     (OperationalError, "55000"),
     (ProgrammingError, "42000"),
 )
-KNOWN = (("UNIQUE", "23505"), ("has a row with", "23505"), ("CHECK", "23514"), ("REFERENCES", "23503"),
+KNOWN = (("is not evaluated", "0A000"), ("within a transaction", "25P01"),
+         ("does not fit the type", "22P02"),
+         ("UNIQUE", "23505"), ("has a row with", "23505"), ("CHECK", "23514"), ("REFERENCES", "23503"),
          ("NOT NULL", "23502"), ("the statement was cancelled", "57014"),
          ("no table", "42P01"), ("has no column", "42703"), ("no column", "42703"), ("exists already", "42P07"),
          ("not known", "42883"), ("in use by another", "55P03"),
@@ -78,6 +80,13 @@ class Statements:
         answer = self._stoppable(partial(self.ws.sql, said, given, self._dialect))
         self.refuse(0 if answer is None else len(answer))
         return answer
+
+    def run_many(self, said: str, rows: list[list[Any]]) -> int:
+        """Run a statement that edits for many lists of values; return how many rows it edits."""
+        if self._begun and not self.ws.in_sql_transaction:
+            self.ws.sql("BEGIN")
+        prepared = self.ws.prepare_sql(said, self._dialect)
+        return int(self._stoppable(partial(prepared.executemany, rows)))
 
     def refuse(self, rows: int) -> None:
         """Raise OperationalError if these are more rows than a client may hold."""

@@ -47,17 +47,21 @@ def _columns(catalog: Catalog, node: exp.Expr) -> Iterator[tuple[str, str]]:
 
 
 def _type(catalog: Catalog, place: exp.Expr, columns: dict[str, str]) -> str:
-    around = place.parent
+    around: Any = place.parent
+    while isinstance(around, exp.Paren):
+        around = around.parent
     if isinstance(around, exp.Cast):
         with suppress(SqlError):
             return str(sql_type(around.to))
         return ""
     if isinstance(around, exp.Limit | exp.Offset):
         return "BIGINT"
-    if isinstance(around, COMPARED):
-        for one in around.find_all(exp.Column):
-            if (type_ := columns.get(one.name.lower())) is not None:
-                return type_
+    lists = "[]" * isinstance(around, exp.Any)
+    compared = around.parent if lists else around
+    if isinstance(compared, COMPARED):
+        for column in compared.find_all(exp.Column):
+            if (type_ := columns.get(column.name.lower())) is not None:
+                return type_ + lists
     insert = place.find_ancestor(exp.Insert)
     if isinstance(around, exp.Tuple) and insert is not None:
         row = around.expressions

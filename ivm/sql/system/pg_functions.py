@@ -276,6 +276,8 @@ def _meaning(node: exp.Cast) -> exp.Expr | None:
         if plain.isdigit():
             return exp.Literal.number(int(plain))
         return _looked_up(table, name, "oid", _text(plain))
+    if isinstance(given, exp.Parameter | exp.Placeholder):
+        return _looked_up(table, name, "oid", given)
     outer = node.parent
     if isinstance(outer, exp.Cast) and outer.to.sql().upper() in ("OID", "BIGINT", "INT"):
         return given

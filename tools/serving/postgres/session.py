@@ -10,23 +10,21 @@ from itertools import islice
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import ivm
-from ivm.dbapi import Error, OperationalError, ProgrammingError
+from ivm.dbapi import DataError, Error, OperationalError, ProgrammingError
 from ivm.dbapi.connection import EDIT
 from ivm.dbapi.errors import errors_of_pep249
 from ivm.sql import described, split
 
 from ..clients import BRACKET, LONGEST, Settings, Statements, state_of, without_remarks
 from . import values
+from .copied import CLOSE, COPY_IN, COPY_OUT, DECLARE, FETCH, lines_of
 from .messages import Fields, ProtocolError, error, following, message, text
 from .values import Column
 
 DIALECT: Literal["postgres"] = "postgres"
-COPY_OUT = re.compile(
-    r"\s*copy\s+(?:\((?P<query>.+)\)|(?P<table>\"[^\"]+\"|[\w.]+))\s+to\s+stdout\s*(?P<how>.*?)\s*;?\s*",
-    re.IGNORECASE | re.DOTALL,
-)
 WATCH = re.compile(r'\s*(listen|unlisten)\s+("[^"]+"|\w+|\*)\s*;?\s*', re.IGNORECASE)
 TAGS = {"START": "BEGIN", "END": "COMMIT", "ABORT": "ROLLBACK"}
+COPY_MOST = 1 << 30  # bytes of one COPY FROM STDIN
 PLACE = re.compile(r"sql:(\d+):(\d+): ")
 
 
@@ -54,7 +52,7 @@ class Portal:
     def __init__(self, statement: Statement, given: list[Any], formats: list[int]) -> None:
         self.statement, self.given, self.formats = statement, given, formats
         self.answer: Answered | None = None
-        self.sent = 0
+        self.sent, self.is_held = 0, False  # held: a cursor that outlives its transaction
 
 
 class Session:
@@ -130,6 +128,8 @@ class Session:
             self._send(out)
 
     def _ready(self) -> None:
+        if not self._client.in_transaction:
+            self._portals = {name: one for name, one in self._portals.items() if one.is_held}
         self._out.append(message(b"Z", b"T" if self._client.in_transaction else b"I"))
         self._flush()
 
@@ -153,6 +153,15 @@ class Session:
             return self._watch(found[1].upper(), found[2].strip('"'))
         if found := COPY_OUT.fullmatch(said):
             return self._copy(found)
+        if found := COPY_IN.fullmatch(said):
+            return self._copy_in(found)
+        if found := DECLARE.fullmatch(said):
+            return self._declare(found, given or [])
+        if found := FETCH.fullmatch(said):
+            return self._fetch(found)
+        if found := CLOSE.fullmatch(said):
+            self._portals.pop(found["name"].strip('"'), None)
+            return Answered(None, [], "CLOSE CURSOR")
         answer = self._client.run(said, given)
         words = [*(m[0].upper() for m in islice(re.finditer(r"[A-Za-z]+", said), 2)), ""]
         word = TAGS.get(words[0], words[0])
@@ -212,14 +221,75 @@ class Session:
         self._out.append(message(b"c"))
         return Answered(None, [], f"COPY {len(answer)}")
 
+    def _copy_in(self, found: re.Match[str]) -> Answered:
+        """COPY ... FROM STDIN, as text or CSV: all rows, or none."""
+        table, names = found["table"], found["columns"]
+        asked = self._client.run(f"SELECT {names or '*'} FROM {table} LIMIT 0")
+        columns = values.columns_of(asked.schema)
+        self._out.append(message(b"G", struct.pack(">bh", 0, len(columns)), b"\0\0" * len(columns)))
+        self._flush()
+        rows = list[list[Any]]()
+        for line in lines_of(self._copied(), found["how"]):
+            if len(line) != len(columns):
+                raise DataError(
+                    f"COPY FROM STDIN: row {len(rows) + 1} has {len(line)} values, and {len(columns)} are wanted"
+                )
+            pairs = zip(line, columns, strict=True)
+            rows.append([v and values.read(v.encode(), c.oid, False) for v, c in pairs])
+            self._client.refuse(len(rows))
+        places = ", ".join(f"${n + 1}" for n in range(len(columns)))
+        into = f"INSERT INTO {table} {f'({names})' * bool(names)} VALUES ({places})"
+        return Answered(None, [], f"COPY {self._client.run_many(into, rows) if rows else 0}")
+
+    def _copied(self) -> bytes:
+        """Return the data that a client sends until it is done."""
+        parts, size = list[bytes](), 0
+        while True:
+            letter, fields = following(self._stream)
+            if letter == b"c":
+                return b"".join(parts)
+            if letter == b"f":
+                raise OperationalError(f"the statement was cancelled: {fields.text()}")
+            if letter == b"d":
+                parts.append(fields.rest)
+                size += len(parts[-1])
+                if size > COPY_MOST:
+                    raise ProtocolError(f"more than {COPY_MOST} bytes of COPY FROM STDIN")
+            elif letter not in b"HS":
+                raise ProtocolError(f"a message {letter!r} in COPY FROM STDIN")
+
+    def _declare(self, found: re.Match[str], given: list[Any]) -> Answered:
+        """DECLARE CURSOR: its rows are those of now, and are held until the transaction ends."""
+        is_held = (found["hold"] or "").lower() == "with"
+        if not is_held and not self._client.in_transaction:
+            raise OperationalError("a cursor lives within a transaction: BEGIN, or add WITH HOLD")
+        portal = Portal(Statement(found["query"], []), given, [])
+        self._answer(portal)
+        portal.is_held = is_held
+        self._portals[found["name"].strip('"')] = portal
+        return Answered(None, [], "DECLARE CURSOR")
+
+    def _fetch(self, found: re.Match[str]) -> Answered:
+        """FETCH and MOVE: the next rows of a cursor."""
+        portal = self._named(self._portals, found["name"].strip('"'))
+        rows, count = self._answer(portal).rows, (found["count"] or "1").lower()
+        begin, word = portal.sent, found["word"].upper()
+        portal.sent = len(rows) if count == "all" else min(len(rows), begin + int(count))
+        tag = f"{word} {portal.sent - begin}"
+        if word == "MOVE":
+            return Answered(None, [], tag)
+        return Answered(self._answer(portal).columns, rows[begin : portal.sent], tag)
+
     # -- the extended protocol
 
     def _parse(self, fields: Fields) -> None:
         name, said = fields.text(), without_remarks(fields.text())
         oids = [fields.int32() for _ in range(fields.int16())]
-        if not _is_own(said):
+        cursor = DECLARE.fullmatch(said)
+        if cursor or not _is_own(said):
+            asked = cursor["query"] if cursor else said
             types, _ = (
-                described(self._ws, said, DIALECT) if re.search(r"\$\d", said) else ([], None)
+                described(self._ws, asked, DIALECT) if re.search(r"\$\d", asked) else ([], None)
             )
             own = [values.named(one) if one else 0 for one in types]
             oids = [
@@ -257,17 +327,21 @@ class Session:
             formats: list[int] = []
         else:
             portal = self._named(self._portals, name)
-            columns, formats = self._answer(portal).columns, portal.formats
+            is_copy = any(one.match(portal.statement.text) for one in (COPY_IN, COPY_OUT))
+            columns = None if is_copy else self._answer(portal).columns
+            formats = portal.formats
         self._out.append(message(b"n") if columns is None else _described(columns, formats))
 
     def _columns(self, statement: Statement) -> list[Column] | None:
         """Return the columns that a statement would give; nothing is run unless it only asks."""
+        if found := FETCH.fullmatch(statement.text):
+            return self._answer(self._named(self._portals, found["name"].strip('"'))).columns
         if _is_own(statement.text) or not statement.text.strip():
             return None
-        _, found = described(self._ws, statement.text, DIALECT)
-        if found is None:
+        _, named = described(self._ws, statement.text, DIALECT)
+        if named is None:
             return self._run(statement.text, [None] * len(statement.oids) or None).columns
-        return [Column(name, values.named(type_)) for name, type_ in found] or None
+        return [Column(name, values.named(type_)) for name, type_ in named] or None
 
     def _answer(self, portal: Portal) -> Answered:
         """Run a portal's statement, if it has not run."""
@@ -304,8 +378,6 @@ class Session:
 
     def _sync(self, _: Fields) -> None:
         self._failed = False
-        if not self._client.in_transaction:
-            self._portals.clear()
         self._ready()
 
     @staticmethod
@@ -317,7 +389,9 @@ class Session:
 
 def _is_own(said: str) -> bool:
     """Return whether a statement is the session's own, and no SQL of the store."""
-    return any(one.match(said) for one in (BRACKET, WATCH, COPY_OUT))
+    return any(
+        one.match(said) for one in (BRACKET, WATCH, COPY_OUT, COPY_IN, DECLARE, FETCH, CLOSE)
+    )
 
 
 def _format(formats: list[int], place: int) -> int:

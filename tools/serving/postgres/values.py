@@ -1,6 +1,7 @@
 """Values on the wire, as text and in binary, by the oid of their type."""
 
 import json
+import re
 import struct
 import uuid
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pyarrow as pa
 from ivm import IvmError
 from ivm.sql import postgres_types as known
 
-from .messages import row
+from .messages import Fields, ProtocolError, row
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = (
     known.BOOL.oid, known.BYTEA.oid, known.INT8.oid, known.INT2.oid, known.INT4.oid, known.TEXT.oid,
@@ -252,14 +253,43 @@ _FROM_TEXT: dict[int, Callable[[str], Any]] = {
 }
 
 
+PART = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",{}]*))\s*(,|$)', re.DOTALL)
+
+
+def _list_of(found: bytes, item: int, binary: bool) -> list[Any]:
+    """Return a list of one dimension.  Raises ValueError, struct.error."""
+    if binary:
+        dimensions, _, item = struct.unpack(">iiI", found[:12])
+        if dimensions not in (0, 1):
+            raise ValueError
+        fields = Fields(found[20:])
+        count = int.from_bytes(found[12:16]) if dimensions else 0
+        sizes = (fields.int32() for _ in range(count))
+        return [read(None if n < 0 else fields.take(n), item, True) for n in sizes]
+    shown, at, parts = found.decode().strip(), 1, list[Any]()
+    if not (shown.startswith("{") and shown.endswith("}")):
+        raise ValueError
+    while at < len(shown) - 1 and (part := PART.match(shown, at, len(shown) - 1)):
+        quoted, plain, _ = part.groups()
+        word = plain.rstrip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        is_null = quoted is None and word.upper() == "NULL"
+        parts.append(None if is_null else read(word.encode(), item, False))
+        at = part.end()
+    if at < len(shown) - 1:
+        raise ValueError
+    return parts
+
+
 def read(found: bytes | None, oid: int, binary: bool) -> Any:
     """Return the value of a parameter.  Raises ValueOfClientError."""
     if found is None:
         return None
     try:
+        if oid in ITEMS:
+            return _list_of(found, ITEMS[oid], binary)
         if binary and oid in _FROM_BINARY:
             return _FROM_BINARY[oid](found)
         shown = found.decode()
         return shown if binary else _FROM_TEXT.get(oid, str)(shown)
-    except (ValueError, struct.error, ArithmeticError, OverflowError):
+    except (ValueError, struct.error, ArithmeticError, OverflowError, ProtocolError):
         raise ValueOfClientError(f"{found[:40]!r} does not fit the type {oid}") from None
