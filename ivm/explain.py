@@ -267,10 +267,8 @@ def _span(rule: InstalledRule) -> list[str]:
     op = definition.aggregates[0].op
     how = HOW.get(span.kind, "the {op} of its range, by a scan").format(op=op)
     if span.kind in (SEEK_FIRST, SEEK_LAST):
-        how, moved = (
-            f"the {span.kind} record of its range, by a seek",
-            f"it is the {span.kind} of its range",
-        )
+        how = f"the {span.kind} record of its range, by a seek"
+        moved = f"it is the {span.kind} of its range"
     return [
         f"  points    {points}: {_way(span.points)}",
         f"  range     {', '.join(map(str, others))}: {_way(span.measured)}",

@@ -103,10 +103,8 @@ def changes(snap: Snapshot, predicate: Predicate, delta: Delta, texts: pa.Array 
     names = predicate.columns
     if snap[predicate.name].info.bag:
         order = sort_order(delta.rows[:-1])
-        delta, names = (
-            Delta(*row_changes(delta.actions[order], delta.rows.take(order, axis=1))),
-            names[:-1],
-        )
+        delta = Delta(*row_changes(delta.actions[order], delta.rows.take(order, axis=1)))
+        names = names[:-1]
     columns = zip(predicate.stored_types[: len(names)], delta.rows, strict=True)
     arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
     if texts is not None:

@@ -260,10 +260,8 @@ def _check_sensitivity(
     """Check the sensitivity indices of a rule."""
     for number, plan in enumerate(rule.plans):
         names = rule.sensitivity_names(number)
-        stored, fresh = (
-            [tree_before(sketch, name) for name in names],
-            [sketch.tree(name) for name in names],
-        )
+        stored = [tree_before(sketch, name) for name in names]
+        fresh = [sketch.tree(name) for name in names]
         missing = [name for name, tree in zip(names, stored, strict=True) if tree is None]
         views = ", ".join(rule.writes)
         yield from (

@@ -457,10 +457,8 @@ class Engine:
         self, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]
     ) -> None:
         """Evaluate the views of some rules anew, and record how they differ from before."""
-        started, views = (
-            time.perf_counter(),
-            dict.fromkeys(name for rule in rules for name in rule.writes),
-        )
+        started = time.perf_counter()
+        views = dict.fromkeys(name for rule in rules for name in rule.writes)
         self._note_evaluation(views)
         for name in views:
             waiting.pop(name, None)

@@ -224,10 +224,8 @@ def _twins(
     """Map rules of `after` to equivalent rules of `before` with the same maintenance; also
     helper views' old names.
     """
-    waiting, same = (
-        defaultdict[object, list[InstalledRule]](list),
-        {*before.rules}.intersection(after.rules),
-    )
+    waiting = defaultdict[object, list[InstalledRule]](list)
+    same = {*before.rules}.intersection(after.rules)
     for rule in before.rules:
         if rule not in same:
             waiting[rule.sketch].append(rule)

@@ -396,10 +396,8 @@ def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
         and predicate.key_count is not None
         and len(atom.args) == predicate.key_count
     ):
-        columns, keys = (
-            predicate.columns[: predicate.key_count],
-            predicate.keys[: predicate.key_count],
-        )
+        columns = predicate.columns[: predicate.key_count]
+        keys = predicate.keys[: predicate.key_count]
         # with any values
         predicate = replace(predicate, keys=keys, columns=columns, key_count=None)
     check_arity(atom, predicate)

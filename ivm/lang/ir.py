@@ -329,10 +329,8 @@ def show_predicate(predicate: Predicate) -> str:
     """Return the declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
     names = [*map(show_name, predicate.columns)]
     if predicate.key_count is not None:
-        keys, values = (
-            ", ".join(names[: predicate.key_count]),
-            ", ".join(names[predicate.key_count :]),
-        )
+        keys = ", ".join(names[: predicate.key_count])
+        values = ", ".join(names[predicate.key_count :])
         shown = f"{show_name(predicate.name)}[{keys}] = ({values})"
     elif predicate.value is not None:
         shown = f"{show_name(predicate.name)}[{', '.join(names[:-1])}] = {names[-1]}"

@@ -110,10 +110,8 @@ def _parser() -> Lark:
     """Return the parser. Making its tables takes longer than parsing a program, so they are
     cached with the kernels.
     """
-    grammar, file = (
-        Path(__file__).with_name("syntax.lark").read_text(),
-        user_cache() / "syntax.tables",
-    )
+    grammar = Path(__file__).with_name("syntax.lark").read_text()
+    file = user_cache() / "syntax.tables"
     with suppress(OSError):
         cached = file.read_bytes()
         seal, tables = cached[:SEAL], cached[SEAL:]
@@ -608,10 +606,8 @@ def _range_of(typed: Typed) -> Iterator[Operation]:
     """Yield the comparisons that a value of a type smaller than a word satisfies."""
     name = typed.type.removesuffix("?")
     for op, bound in zip((">=", "<="), RANGES.get(name, ()), strict=False):
-        variable, constant = (
-            Var(typed.variable, where=typed.where),
-            Const(bound, "int64", where=typed.where),
-        )
+        variable = Var(typed.variable, where=typed.where)
+        constant = Const(bound, "int64", where=typed.where)
         yield Operation(op, variable, constant, where=typed.where)
 
 

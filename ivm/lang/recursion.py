@@ -286,10 +286,8 @@ def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], 
     For max, `m = v, v <= w ; m = w, w < v` together give the lesser of v and w.
     """
     assert rule.aggregate and rule.aggregate.argument
-    (value, other), least = (
-        (bound.left, bound.right),
-        {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0),
-    )
+    (value, other) = (bound.left, bound.right)
+    least = {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0)
     if value not in values:
         value, other, least = other, value, -least
     if not sign or value not in values or not isinstance(other, Var) or least != -sign:

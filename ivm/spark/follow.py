@@ -208,11 +208,8 @@ def _refreshed(
     query: str | None,
 ) -> Refreshed:
     """Install rules, unless they are installed, and apply the sources' changes in one commit."""
-    found, installed, before = (
-        _progress(workspace),
-        workspace.blocks.get(name),
-        workspace.store.version,
-    )
+    found, installed = _progress(workspace), workspace.blocks.get(name)
+    before = workspace.store.version
     progress, stream = found or Progress(), query or ", ".join(sorted(sources))
     strict &= installed is not None and found is not None  # else this is the first refresh
     if installed not in (None, rules) and strict:
@@ -458,10 +455,8 @@ def take_new(
     `moments` is their column `_commit_timestamp`. Raises EditError for versions that are neither
     new nor known.
     """
-    columns, found = (
-        ", ".join(f"{field.name} {field.type}" for field in table.schema),
-        digests(table, moments),
-    )
+    columns = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+    found = digests(table, moments)
     if cursor.columns != columns:
         cursor = RowsCursor(cursor.newest)  # digests of rows with other columns cannot be compared
     again = {

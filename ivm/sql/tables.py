@@ -246,11 +246,8 @@ def define_type(host: Host, node: exp.Command) -> None:
     """CREATE TYPE name AS ENUM (...), or as any other type, and DROP TYPE.  Raises SqlError."""
     found = TYPE.fullmatch(f"{node.this} {node.expression}")
     assert found is not None
-    name, given, lenient = (
-        found[2].strip('"'),
-        found[3],
-        re.match(r"\w+\s+type\s+if\b", found[0], re.IGNORECASE),
-    )
+    name, given = found[2].strip('"'), found[3]
+    lenient = re.match(r"\w+\s+type\s+if\b", found[0], re.IGNORECASE)
     try:
         type_ = (
             None if given is None else str(sql_type(exp.DataType.build(given, dialect="duckdb")))

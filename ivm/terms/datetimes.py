@@ -164,10 +164,8 @@ def _date(x: Operands) -> Result:
     year, month, day = x.words
     fails = (year < 1) | (year > 9999) | (month < 1) | (month > 12)
     first = (np.where(fails, 0, (year - 1970) * 12 + month - 1)).view("datetime64[M]")
-    begin, end = (
-        first.astype("datetime64[D]").view(np.int64),
-        (first + 1).astype("datetime64[D]").view(np.int64),
-    )
+    begin = first.astype("datetime64[D]").view(np.int64)
+    end = (first + 1).astype("datetime64[D]").view(np.int64)
     fails |= (day < 1) | (day > end - begin)
     return begin + np.where(fails, 0, day - 1), fails
 

@@ -310,10 +310,8 @@ def _divide(x: Operands) -> Result:
     power = (scale(x.gives) or 0) - (scale(x.types[0]) or 0) + (scale(x.types[1]) or 0)
     left, right = (words.astype(object) for words in x.words[:2])
     fails = x.words[1] == 0
-    over, under = (
-        abs(left) * 10 ** max(0, power),
-        abs(np.where(fails, 1, right)) * 10 ** max(0, -power),
-    )
+    over = abs(left) * 10 ** max(0, power)
+    under = abs(np.where(fails, 1, right)) * 10 ** max(0, -power)
     sizes = (2 * over + under) // (2 * under)
     fails |= (sizes > word_range(x.gives)[1]).astype(bool)
     signs = np.where((x.words[0] < 0) == (x.words[1] < 0), 1, -1)
@@ -414,10 +412,8 @@ def _is_nth(x: Operands) -> Result:
         )
         return (inside & (low + nth * step == value)).astype(np.int64), step == 0
     inside = np.where(step > 0, (low <= value) & (value < high), (high < value) & (value <= low))
-    first, last = (
-        np.where(step > 0, low, value).astype(np.uint64),
-        np.where(step > 0, value, low).astype(np.uint64),
-    )
+    first = np.where(step > 0, low, value).astype(np.uint64)
+    last = np.where(step > 0, value, low).astype(np.uint64)
     return (inside & ((last - first) % _size(step) == 0)).astype(np.int64), step == 0
 
 

@@ -466,10 +466,8 @@ class Head:
     ) -> Columns:
         """Return the edits of a view that stores parts by place: one or more per binding."""
         assert aggregate.argument
-        name, (squared, counted) = (
-            aggregate.argument.name,
-            (bool(const.value) for const in aggregate.constants),
-        )
+        name = aggregate.argument.name
+        (squared, counted) = (bool(const.value) for const in aggregate.constants)
         floats = self._rule.types[name] == "float64"
         places, found, which = parts_of(batch.columns[name], floats, squared, counted)
         weights = weights[which]

@@ -355,10 +355,8 @@ def with_values(node: Any, values: Values, types: Mapping[str, Type]) -> Any:
         case Var():
             return Const(values[node.name], types[node.name]) if node.name in values else node
         case Binary() | Compare():
-            left, right = (
-                with_values(node.left, values, types),
-                with_values(node.right, values, types),
-            )
+            left = with_values(node.left, values, types)
+            right = with_values(node.right, values, types)
             return replace(node, left=left, right=right)
         case Call():
             return replace(node, args=with_values(node.args, values, types))

@@ -213,10 +213,8 @@ class _Restore:
             return
         if self.block.kind != b"DONE":
             raise self._misplaced("another block")
-        said, had = (
-            (self.expected, *self.block.numbers(_DONE)),
-            (self.versions, self.versions, self.rows),
-        )
+        said = (self.expected, *self.block.numbers(_DONE))
+        had = (self.versions, self.versions, self.rows)
         if said != had:
             fact = "it said {} versions at its beginning and says {} and {} rows at its end".format(
                 *said
@@ -404,10 +402,8 @@ def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
                 f"{', '.join(snapshot) or 'none'}"
             )
     if names is not None:
-        catalog.relations, catalog.properties = (
-            {name: catalog.relations[name] for name in names},
-            {},
-        )
+        catalog.relations = {name: catalog.relations[name] for name in names}
+        catalog.properties = {}
     return catalog
 
 

@@ -23,10 +23,8 @@ class CommitReport:
 
     def __init__(self, committer: Committer) -> None:
         self._began, self._committer = time.perf_counter(), committer
-        self._path, self._completed = (
-            str(self._committer.mapping.file.path),
-            self._committer.completed,
-        )
+        self._path = str(self._committer.mapping.file.path)
+        self._completed = self._committer.completed
         self._rows: dict[str, int] = {}
         self._views: set[str] = set()
 

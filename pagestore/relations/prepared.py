@@ -231,11 +231,8 @@ class PreparedSeries(Prepared):
         """Commit a writer's edits as the next of a series, with those of threads and processes that
         wait; its `joint` has no version if a transaction must do it.
         """
-        committer, writers, offers = (
-            self._handle.committer,
-            self._handle.writers,
-            self._handle.committer.offers,
-        )
+        committer, writers = self._handle.committer, self._handle.writers
+        offers = self._handle.committer.offers
         with committer.lock:
             series: Any = committer.series or self._begin_series()
             if series and series.subject == self._subject:

@@ -379,10 +379,8 @@ def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterato
     for actions, words in Delta(pages, old, new):
         words = words[:visible]
         if held is not None:
-            actions, words = (
-                np.concatenate([held[0], actions]),
-                np.concatenate([held[1], words], axis=1),
-            )
+            actions = np.concatenate([held[0], actions])
+            words = np.concatenate([held[1], words], axis=1)
         end = len(actions) - int(actions[-1] == ERASE)
         held = (actions[end:], words[:, end:]) if end < len(actions) else None
         if end:
@@ -454,10 +452,8 @@ def _batches(old: Snapshot, new: Newer, relation: str, of_both: Schema) -> Itera
                     actions, np.delete(words, latest.schema.places[place], axis=0), columns[place]
                 )
             )
-            columns, actions = (
-                [column.filter(changed) for column in columns],
-                actions[changed.to_numpy(False)],
-            )
+            columns = [column.filter(changed) for column in columns]
+            actions = actions[changed.to_numpy(False)]
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
         _ = pages_of_both(old, new)  # raises if one was closed: the pages may have been reused
 

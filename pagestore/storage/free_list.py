@@ -40,10 +40,8 @@ class FreeList:
         self._durable = word_list()  # free since a commit became durable, not marked in `_free` yet
         # the file may have been longer at the checkpoint
         known = max(top, max(removed, default=0) + 1)
-        self._free, self._place = (
-            widened(np.zeros(0, np.uint8), known),
-            widened(np.zeros(0, np.int32), known),
-        )
+        self._free = widened(np.zeros(0, np.uint8), known)
+        self._place = widened(np.zeros(0, np.int32), known)
         self._summary = np.array([top, 0])  # LOWEST, MANY
         # pages the lists lack; they still have those from `top` on
         self._freed, self._counted = added, top
@@ -216,10 +214,8 @@ class FreeList:
         """
         freed, self._freed = self._freed, empty_list()
         if self._counted > self.top:
-            used, self._counted = (
-                np.concatenate([np.arange(self.top, self._counted), used]),
-                self.top,
-            )
+            used = np.concatenate([np.arange(self.top, self._counted), used])
+            self._counted = self.top
         self._room -= len(freed) + len(used)
         if self._room < 0:
             self._widen(len(freed) + len(used))

@@ -101,12 +101,8 @@ def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.
     """Yield every `every`-th block [C, <= rows] of `rows` records; between them only leaf
     headers are read.
     """
-    spec, ref, none, cursor = (
-        tree.spec,
-        tree.on(pages),
-        np.zeros(1, np.int64),
-        np.zeros(CURSOR_WORDS, np.int64),
-    )
+    spec, ref, none = tree.spec, tree.on(pages), np.zeros(1, np.int64)
+    cursor = np.zeros(CURSOR_WORDS, np.int64)
     checked(SEEK.call(ref, none, 0, cursor, 0), spec)
     blocks = (np.arange(spec.columns), rows), (none[:0], rows * (every - 1))
     for columns, most in cycle(blocks):

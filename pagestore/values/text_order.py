@@ -259,10 +259,8 @@ class TextOrder:
             step = max(1, (high - low) // FAN)
             ranks = np.arange(low + step - 1, high, step)
             at = bisect_left(self._at(ranks), text)
-            low, high = (
-                (int(ranks[at - 1]) + 1 if at else low),
-                (int(ranks[at]) if at < len(ranks) else high),
-            )
+            low = int(ranks[at - 1]) + 1 if at else low
+            high = int(ranks[at]) if at < len(ranks) else high
         return low
 
     def _key_of(self, id_: int) -> int | None:

@@ -266,10 +266,8 @@ def as_text(result: Result) -> str:
             spread = f"99 % within {figure(high)}, x {high / median:.1f}"
         elif len(times) > 1:
             spread = f"{figure(min(times))} to {figure(max(times))}"
-        shown, bar = (
-            f"{figure(median):>9} {result.unit}",
-            BAR * (1 + round(8 * log10(median / least))),
-        )
+        shown = f"{figure(median):>9} {result.unit}"
+        bar = BAR * (1 + round(8 * log10(median / least)))
         lines.append(f"  {side:<{widest}}{shown:<14}x {result.ratio(side):<8.2f}{spread:<28}{bar}")
         if counts := result.counts.get(side):
             lines.append(

@@ -258,10 +258,8 @@ def _floor(file: Path) -> Callable[[], None]:
     """Return the least that the disk has to do for a durable commit: write pages, sync, write
     one page, sync.
     """
-    page, places = (
-        bytes(8192),
-        np.random.default_rng(7).integers(1, FLOOR_BYTES // 8192, (1000, 3)).tolist(),
-    )
+    page = bytes(8192)
+    places = np.random.default_rng(7).integers(1, FLOOR_BYTES // 8192, (1000, 3)).tolist()
     file.write_bytes(bytes(FLOOR_BYTES))
 
     def commit() -> None:

@@ -83,10 +83,8 @@ def _verify_fills(recipe: Recipe, spark: SparkSession) -> None:
     reasons = []
     for name, one in recipe.columns.items():
         if one.fill is not None:
-            raw, plain = (
-                Tried(F.lit(one.fill), F.lit(False), T.StringType()),
-                one._replace(least=None, most=None),
-            )
+            raw = Tried(F.lit(one.fill), F.lit(False), T.StringType())
+            plain = one._replace(least=None, most=None)
             reasons.append(_reason(name, plain, raw, _cast(raw.value, one.type), {}).alias(name))
     for name, reason in (
         spark.range(1).select(*reasons).collect()[0].asDict().items() if reasons else ()

@@ -172,10 +172,8 @@ class _OneClause:
         follow = {v.name for one, _ in fold.aggregates for v in one.results}
         every, usable, left = self._bound(And((*around, fold))), list[Formula](), list(around)
         while len(usable) != len(left):
-            usable, left = (
-                left,
-                [one for one in left if follow.isdisjoint(v.name for v in variables_in(one))],
-            )
+            usable = left
+            left = [one for one in left if follow.isdisjoint(v.name for v in variables_in(one))]
             follow |= every - self._bound(And(tuple(left)))
         for one in usable:
             if isinstance(one, Application) and needed <= self._bound(one):

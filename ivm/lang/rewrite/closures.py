@@ -169,10 +169,8 @@ def _kept(
         )
     names = tuple(Var(f"c{n}", where=orders[0].where) for n in range(1, len(view.args) + 1))
     kept = replace(own[-1], heads=(replace(view, args=names),), aggregates=(), groups=And(()))
-    every, less = (
-        replace(view, name=f"{name}$rows", args=names),
-        replace(view, name=f"{name}$less", args=names),
-    )
+    every = replace(view, name=f"{name}$rows", args=names)
+    less = replace(view, name=f"{name}$less", args=names)
     if extreme and not is_recursive:
         yield _aggregated(replace(kept, body=And((every,))), *extreme)
     if extreme:

@@ -43,10 +43,8 @@ class Conflict(NamedTuple):
 
 def insert(target: Target, node: exp.Insert, given: pa.Table | None = None) -> int:
     """INSERT: return the number of rows that are new or have new values; `given` are a file's."""
-    source, named = (
-        node.expression,
-        node.this.expressions if isinstance(node.this, exp.Schema) else [],
-    )
+    source = node.expression
+    named = node.this.expressions if isinstance(node.this, exp.Schema) else []
     if node.args.get("by_name"):
         named = [exp.to_identifier(name) for name in target.names_of(source)]
     places = target.places(named, node)

@@ -418,10 +418,8 @@ def _lists_joined(values: list[Typed], node: exp.Expr) -> Typed:
     """Return each list of several, null if all are."""
     from ivm.sql.functions.lists import together
 
-    empty, is_null = (
-        Lit("", "string"),
-        call("and", *(call("is_null", each.term) for each in values)),
-    )
+    empty = Lit("", "string")
+    is_null = call("and", *(call("is_null", each.term) for each in values))
     given = [
         each._replace(term=call("coalesce", each.term, empty), nullable=False) for each in values
     ]

@@ -144,10 +144,8 @@ def _regexp_replaced(node: exp.Expr, value: Value) -> Typed:
     if own := "".join(sorted({*options} - {"g"})):
         pattern = f"(?{own}){pattern}"
     if "g" not in options:
-        pattern, new = (
-            f"^({ANY}*?)({pattern})",
-            "\\1" + _GROUP.sub(lambda found: _later(found[0], node), new),
-        )
+        pattern = f"^({ANY}*?)({pattern})"
+        new = "\\1" + _GROUP.sub(lambda found: _later(found[0], node), new)
     text = _text_of(node.this, value)
     return text._replace(
         term=call("string:regexp_replace", text.term, Lit(pattern, "string"), Lit(new, "string")),

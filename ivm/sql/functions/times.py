@@ -342,10 +342,8 @@ def _added(node: exp.Expr, value: Value) -> Typed:
 def _truncated(node: exp.Expr, value: Value) -> Typed:
     unit, moment = node.args["unit"].name.lower(), value(node.this)
     if unit.rstrip("s") in ("millisecond", "microsecond"):
-        whole, size = (
-            convert(moment, TIMESTAMP, node).term,
-            Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64"),
-        )
+        whole = convert(moment, TIMESTAMP, node).term
+        size = Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64")
         rest = call("mod", call("+", call("mod", _since_epoch(whole), size), size), size)
         return Typed(call("-", whole, rest), TIMESTAMP, moment.nullable)
     own = convert(moment, TIMESTAMP, node) if moment.type in (TIMESTAMPTZ, VARCHAR) else moment

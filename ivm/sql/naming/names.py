@@ -359,10 +359,8 @@ def _within_group(node: exp.WithinGroup) -> str:
 
 
 def _window(node: exp.Window) -> str:
-    parts, given = (
-        [],
-        {**_named_window(node), **{key: one for key, one in node.args.items() if one}},
-    )
+    parts = []
+    given = {**_named_window(node), **{key: one for key, one in node.args.items() if one}}
     if by := given.get("partition_by"):
         parts.append(f"PARTITION BY {', '.join(map(text, by))}")
     if order := given.get("order"):

@@ -40,10 +40,8 @@ def remember(nodes: Sequence[exp.Expr], text: str) -> None:
     What is in brackets after IN becomes a list, in which a null is a value.
     """
     spans = _spans(nodes)
-    intervals, units = (
-        INTERVAL.findall(text),
-        {name.upper(): name for name in TRUNCATED.findall(text)},
-    )
+    intervals = INTERVAL.findall(text)
+    units = {name.upper(): name for name in TRUNCATED.findall(text)}
     for one in nodes:
         if isinstance(one, exp.Cast):
             _keep(one.to, _type(one, text, spans))

@@ -155,11 +155,8 @@ class _Translation:
                 raise Unusual
             then[matched] = when.args["then"]
             checks += () if condition is None else self._checks(condition)
-        case, change, fresh = (
-            Case(self._matching(node), checks=checks),
-            then.get(True),
-            then.get(False),
-        )
+        case, change = Case(self._matching(node), checks=checks), then.get(True)
+        fresh = then.get(False)
         if fresh is not None:
             if not isinstance(fresh, exp.Insert) or not isinstance(fresh.expression, exp.Tuple):
                 raise Unusual

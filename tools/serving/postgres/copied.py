@@ -65,7 +65,7 @@ def _of_text(text: str, apart: str, null: str) -> Iterator[list[str | None]]:
 
 
 def _of_csv(text: str, apart: str, null: str) -> Iterator[list[str | None]]:
-    # what is quoted is no null: a mark tells it from what is not
+    # what is quoted is a text, also if empty: a mark tells the two apart
     marked = re.sub(r'(^|[\n{}])""(?=[\n\r{}]|$)'.format(*[re.escape(apart)] * 2), r'\1"\0"', text)
     try:
         for line in csv.reader(io.StringIO(marked, newline=""), delimiter=apart):

@@ -78,10 +78,8 @@ def commits_requested(store: Store, options: Options, newest: int) -> list[Commi
             raise VersionError(
                 f"{name}={number}: the newest version of branch {branch!r} is {newest}"
             )
-    first_in, last_in = (
-        options.flag("startingBoundInclusive", True),
-        options.flag("endingBoundInclusive", True),
-    )
+    first_in = options.flag("startingBoundInclusive", True)
+    last_in = options.flag("endingBoundInclusive", True)
     first = 0 if start is None else start + (not first_in)
     infos = [info for info in _versions_since(store, branch, first) if info.version <= newest]
     if since is not None:
@@ -183,10 +181,8 @@ def change_batches(
     if latest is not None:
         for kinds, words in kinds_of_changes(old, new, name, updates):
             actions = np.where((kinds == DELETED) | (kinds == BEFORE), ERASE, INSERT)
-            before, after = (
-                (old if name in old else latest)[name],
-                (new if name in new else latest)[name],
-            )
+            before = (old if name in old else latest)[name]
+            after = (new if name in new else latest)[name]
             computed = _computed(before, after, actions, words)
             yield from _batches(latest, latest[name], kinds, words, commit, schema, computed)
 
@@ -329,10 +325,8 @@ def feed_batches(
     commits: Sequence[Commit], options: Options, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes that commits made, in batches."""
-    updates, name = (
-        options.flag("computeUpdates"),
-        options.required("relation", "whose changes are read"),
-    )
+    updates = options.flag("computeUpdates")
+    name = options.required("relation", "whose changes are read")
     with store_at(options.required("path", "the store's file")) as store:
         for commit in commits:
             with held(store, commit.before) as old, held(store, commit.version) as new:

@@ -129,11 +129,8 @@ def version_requested(store: Store, options: Options) -> int:
     Raises VersionError, MissingError, OptionsError.
     """
     options.exclusive("versionAsOf", "timestampAsOf")
-    branch, when, given = (
-        options.text("branch", MAIN),
-        options.moment("timestampAsOf"),
-        options.text("versionAsOf"),
-    )
+    branch, when = options.text("branch", MAIN), options.moment("timestampAsOf")
+    given = options.text("versionAsOf")
     assert branch is not None
     if when is not None and branch != MAIN:
         for info in store.history(branch=branch):

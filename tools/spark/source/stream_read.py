@@ -196,11 +196,8 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _verify(self, offset: Offset) -> None:
         """Raise VersionError if a checkpoint is another store's, or its version differs here."""
-        store, version, remedy = (
-            self._opened(),
-            offset["version"],
-            "or begin with another checkpointLocation",
-        )
+        store, version = self._opened(), offset["version"]
+        remedy = "or begin with another checkpointLocation"
         if offset["store"] != store.uuid:
             raise VersionError(
                 f"{self._path} is store {store.uuid}, and the stream's checkpoint is of "
