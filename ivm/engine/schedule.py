@@ -84,20 +84,9 @@ HITS, REGIONS, RECORDED = 256, 512, 1024
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
 CARRY = TypedKernel(
-    kernel.run_steps,
-    int,
-    Pages,
-    PageAccounts,
-    Queues,
-    FlushRoom,
-    int,
-    ScheduleTable,
-    ScheduleRoom,
-    ProbeRun,
-    Found,
-    Found,
-    int,
-)
+    kernel.run_steps, int, Pages, PageAccounts, Queues, FlushRoom, int, ScheduleTable, ScheduleRoom,
+    ProbeRun, Found, Found, int,
+)  # fmt: skip
 
 
 def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
@@ -446,28 +435,16 @@ class Schedule:
         facts = self._strata.room(FACTS if self._strata.plans else 1)
         facts.state[[WORK_MAX, SUSPENDED_MAX]] = RECURSIVE_MOST, WORD_MAX
         working = ScheduleRoom(
-            words((trees, TREE_WORDS)),
-            words(6 * indices),
-            words((sources, 3)),
-            ACTIONS,
-            words(len(self._plans) + len(ranges)),
-            words(len(self._plans)),
-            _match_room(matched),
-            words(KEYS_MAX),
-            words(CURSOR_WORDS),
-            words(1),
+            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
+            words(len(self._plans) + len(ranges)), words(len(self._plans)), _match_room(matched),
+            words(KEYS_MAX), words(CURSOR_WORDS), words(1),
             RangeRoom(
                 words(point), words(KEYS_MAX), words(2 * CURSOR_WORDS), states.folds, states.sums
             ),
-            states,
-            words((len(tables.strata.strata), 3)),
-            facts,
-            words((len(self._strata.sources), 3)),
-            words(6 * len(tables.strata.trees)),
-            words(trees),
-            words(TAKEN),
-            maintain_at.address(),
-        )
+            states, words((len(tables.strata.strata), 3)), facts,
+            words((len(self._strata.sources), 3)), words(6 * len(tables.strata.trees)),
+            words(trees), words(TAKEN), maintain_at.address(),
+        )  # fmt: skip
         run = ProbeRun(
             words(PROGRESS),
             words(state),
@@ -507,20 +484,11 @@ def _match_room(matched: Sequence[Matching]) -> MatchRoom:
     rows = 1 + max((one.levels for one in matched), default=0)
     actions = np.full((2, max(hits, regions)), INSERT)
     return MatchRoom(
-        words((sensors, columns, hits)),
-        words(sensors),
-        words((sensors, columns, recorded)),
-        words(sensors),
-        words((rows, regions)),
-        words((columns, hits)),
-        words((2, rows, regions)),
-        actions,
-        words(KEYS_MAX),
-        words((CURSOR_WORDS, 3)),
-        words(1),
-        words(TALLY),
+        words((sensors, columns, hits)), words(sensors), words((sensors, columns, recorded)),
+        words(sensors), words((rows, regions)), words((columns, hits)), words((2, rows, regions)),
+        actions, words(KEYS_MAX), words((CURSOR_WORDS, 3)), words(1), words(TALLY),
         match_at.address(),
-    )
+    )  # fmt: skip
 
 
 def _touched(step: Step) -> tuple[str, ...]:

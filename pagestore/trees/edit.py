@@ -87,19 +87,9 @@ ALONE = np.zeros((1, 1), np.int64)  # for a tree without permuted indices
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
 APPLY = TypedKernel(
-    kernel.apply_and_write,
-    Words,
-    int,
-    Pages,
-    IndexedTrees,
-    Batch,
-    Part,
-    Output,
-    Tables,
-    Table,
-    Room,
-    Reordering,
-)
+    kernel.apply_and_write, Words, int, Pages, IndexedTrees, Batch, Part, Output, Tables, Table,
+    Room, Reordering,
+)  # fmt: skip
 
 ADOPT = TypedKernel(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
 ASCENDS = TypedKernel(ascends)
@@ -178,18 +168,10 @@ def _apply_few(
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
     output = Output(room.arena, ids, room.dead, pager.version, reserve)
     done = APPLY.call(
-        pager.page_writer(int(ids[-1]) + 1),
-        kernel.apply_indexed_at.address(),
-        pages,
-        IndexedTrees(_rows_of(trees), places, fold_array(specs[0])),
-        Batch(actions, edits, visible),
-        WHOLE_RUN,
-        output,
-        deltas,
-        room.tallies,
-        room.room,
-        room.reordering,
-    )
+        pager.page_writer(int(ids[-1]) + 1), kernel.apply_indexed_at.address(), pages,
+        IndexedTrees(_rows_of(trees), places, fold_array(specs[0])), Batch(actions, edits, visible),
+        WHOLE_RUN, output, deltas, room.tallies, room.room, room.reordering,
+    )  # fmt: skip
     if done < len(trees):
         pager.release(ids)
         status, evidence, *_ = room.tallies[done].tolist()
@@ -355,18 +337,11 @@ def _run(
     begin = 0 if stages.stages & BELOW else int(tally[WRITTEN])
     output = Output(room.arena, ids, room.dead, pager.version, reserve)
     APPLY.call(
-        page_writer,
-        kernel.apply_indexed_at.address(),
-        pager.pages,
+        page_writer, kernel.apply_indexed_at.address(), pager.pages,
         IndexedTrees(_rows_of((tree,)), ALONE, fold_array(tree.spec)),
-        Batch(actions, edits, visible),
-        stages,
-        output,
-        deltas,
-        room.tallies,
-        room.room,
+        Batch(actions, edits, visible), stages, output, deltas, room.tallies, room.room,
         room.reordering,
-    )
+    )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()
     assert status != SHORT, "a run reserves what it needs, see _parts"
     if status != OK:
@@ -497,17 +472,9 @@ Flushing: TypeAlias = tuple[Pages, PageAccounts, Queues, FlushRoom, int]
 
 NO_WORDS, NO_TABLE = np.zeros(0, np.int64), np.zeros((2, 1), np.int64)
 NO_FINISH = Finish(
-    np.zeros(FINISH_WORDS, np.int64),
-    NO_WORDS,
-    NO_WORDS,
-    NO_WORDS,
-    NO_WORDS,
-    NO_WORDS,
-    Span(0, 0),
-    NO_TABLE,
-    np.zeros(0, np.int32),
-    RecordRun(NO_WORDS, 0, 0, NO_WORDS, NO_WORDS),
-)
+    np.zeros(FINISH_WORDS, np.int64), NO_WORDS, NO_WORDS, NO_WORDS, NO_WORDS, NO_WORDS, Span(0, 0),
+    NO_TABLE, np.zeros(0, np.int32), RecordRun(NO_WORDS, 0, 0, NO_WORDS, NO_WORDS),
+)  # fmt: skip
 # of the page for a record, and a number of trees
 LayOut: TypeAlias = Callable[[int, int], Finish | None]
 

@@ -554,20 +554,9 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
         measured.terms.index(argument)
     )
     return Span(
-        of_points,
-        of_measured,
-        len(span.group),
-        span.low,
-        span.high,
-        span.whole,
-        len(places),
-        keys,
-        kind,
-        result,
-        aggregate.op,
-        type_,
-        scan,
-    )
+        of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys,
+        kind, result, aggregate.op, type_, scan,
+    )  # fmt: skip
 
 
 def _index(
