@@ -144,9 +144,22 @@ class Backend(SQLBackend, UrlFromPath, NoExampleLoader):
     def _asked(self, expr: ir.Expr, params: Any, limit: Any) -> pa.Table:
         self._run_pre_execute_hooks(expr)
         table = expr.as_table()
+        if limit is None and (held := self._decoded(table)) is not None:
+            return held
         text = self.compile(table, params=params, limit=limit)
         answer: Any = self.con.workspace.sql(text)
         return answer.to_arrow().rename_columns([*table.columns])
+
+    def _decoded(self, table: ir.Table) -> pa.Table | None:
+        """Return the rows of a whole table or kept view, which need no evaluation; None for
+        another expression, and where SQL's values are not the stored ones, as those of lists.
+        """
+        whole, ws = table.op(), self.con.workspace
+        if not isinstance(whole, ops.DatabaseTable) or whole.name not in ws:
+            return None
+        rows: pa.Table = ws[whole.name].to_arrow()
+        same = [*map(_kind, rows.schema)] == [*map(_kind, table.schema().to_pyarrow())]
+        return rows if same and rows.column_names == [*table.columns] else None
 
     # -- tables and views of one's own
 
@@ -266,6 +279,12 @@ class Backend(SQLBackend, UrlFromPath, NoExampleLoader):
 
     def _make_memtable_finalizer(self, name: str) -> Callable[[], None]:
         return lambda: self.drop_table(name, force=True)
+
+
+def _kind(field: pa.Field) -> str:
+    """Return the type of a column; Ibis casts numbers and times of all lengths."""
+    kinds = pa.types.is_integer, pa.types.is_floating, pa.types.is_time
+    return next((is_kind.__name__ for is_kind in kinds if is_kind(field.type)), str(field.type))
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -357,17 +357,9 @@ class Conjunction:
             Read(a, _column(tries[a].index, column), name) for a, column, name in self.reads
         )
         return Plan(
-            tuple(order),
-            tries,
-            tuple(bounds),
-            reads,
-            tuple(self.computed),
-            tuple(self.filters),
-            cost,
-            considered,
-            nulls=self.nulls,
-            links=tuple(self.links),
-        )
+            tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters),
+            cost, considered, nulls=self.nulls, links=tuple(self.links),
+        )  # fmt: skip
 
     def _check_width(self, tries: Iterable[Trie]) -> None:
         """Raise ConstructError if a permuted index has more columns than a key can."""

@@ -129,17 +129,9 @@ class Block:
         scans = any(isinstance(way, Scan | Distinct | Columns) for way in ways)
         ranges, part = any(rule.span for rule in self.rules), self.part
         return Rewrites(
-            ranges,
-            levels,
-            part.merged,
-            texts,
-            scans,
-            part.lean,
-            part.partial,
-            part.sure,
-            part.factored,
-            part.guarded,
-        )
+            ranges, levels, part.merged, texts, scans, part.lean, part.partial, part.sure,
+            part.factored, part.guarded,
+        )  # fmt: skip
 
 
 class Rewrites(NamedTuple):

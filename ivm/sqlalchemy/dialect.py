@@ -158,11 +158,9 @@ class IvmDialect(default.DefaultDialect):
         return found
 
     def _constraints(self, connection: Any, name: str, kind: str) -> list[Constraint]:
-        return [
-            constraint
-            for constraint in self._object(connection, name).constraints
-            if constraint.kind == kind
-        ]
+        constraints = self._object(connection, name).constraints
+        found = [constraint for constraint in constraints if constraint.kind == kind]
+        return sorted(found, key=lambda constraint: constraint.name or "")
 
     def _names(self, connection: Any, kind: str) -> list[str]:
         return [one.name for one in self._objects(connection).values() if one.kind == kind]
@@ -171,12 +169,14 @@ class IvmDialect(default.DefaultDialect):
         """Return the only schema."""
         return [self.default_schema_name]
 
+    @reflection.cache
     def has_table(self, connection: Any, table_name: str, schema: Any = None, **kw: Any) -> bool:
         """Return whether a table or a view exists."""
         return schema in (None, self.default_schema_name) and table_name in self._objects(
             connection
         )
 
+    @reflection.cache
     def has_index(
         self, connection: Any, table_name: str, index_name: str, schema: Any = None, **kw: Any
     ) -> bool:
@@ -230,8 +230,7 @@ class IvmDialect(default.DefaultDialect):
                 "type": _instance(alchemy_type(c.type)),
                 "nullable": c.nullable,
                 "default": own.defaults.get(c.name),
-                "autoincrement": "auto" if c.name in own.numbered else False,
-                "comment": None,
+                "autoincrement": c.name in own.numbered,
             }
             for c in own.columns
         ]
@@ -293,7 +292,7 @@ class IvmDialect(default.DefaultDialect):
         """Return the indices of a table that were created by name."""
         return [
             {"name": name, "column_names": [*columns], "unique": unique}
-            for name, columns, unique in self._object(connection, table_name).indices
+            for name, columns, unique in sorted(self._object(connection, table_name).indices)
         ]
 
     def get_table_comment(

@@ -107,23 +107,10 @@ class KernelCommit:
         before, version, branch = state.commit, state.last_version + 1, draft.branch
         head, space = state.heads[branch], pager.free_list
         self.record = record = Commit(
-            sequence,
-            version,
-            0,
-            head.version,
-            branch,
-            time_now(before.timestamp),
-            version,
-            draft.next_tree,
-            state.next_branch,
-            draft.next_text,
-            space.top,
-            before.catalog,
-            before.settings,
-            before.checkpoint,
-            system=before.system,
-            message=draft.message,
-        )
+            sequence, version, 0, head.version, branch, time_now(before.timestamp), version,
+            draft.next_tree, state.next_branch, draft.next_text, space.top, before.catalog,
+            before.settings, before.checkpoint, system=before.system, message=draft.message,
+        )  # fmt: skip
         self.run = run = Run(page, len(room.record))
         self.versions = versions = state.versions.without(pager, ())
         versions.add(Entry(version, page, run.words, record.timestamp, branch))

@@ -114,18 +114,10 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreStat
         )
     recent = [*map(Entry.of, rows(commit.recent, 5))]
     return StoreState(
-        commit.sequence,
-        commit.last_version,
-        commit.next_tree,
-        commit.next_branch,
-        commit.next_text,
-        heads,
-        VersionTable(recent, commit.recent, system[VERSION_TREE.tree_id]),
-        system,
-        settings,
-        commit,
-        run,
-    )
+        commit.sequence, commit.last_version, commit.next_tree, commit.next_branch,
+        commit.next_text, heads, VersionTable(recent, commit.recent, system[VERSION_TREE.tree_id]),
+        system, settings, commit, run,
+    )  # fmt: skip
 
 
 def load_version(

@@ -146,6 +146,33 @@ def test_expressions_are_those_of_duckdb_and_are_kept() -> None:
             assert told(kept) == told(truth.to_pyarrow(made(*wanted))), name
 
 
+def test_a_whole_table_is_decoded_and_not_evaluated() -> None:
+    """With the same values as a question has; lists, which are stored as texts, are evaluated."""
+    with ivm.open(":memory:") as ws:
+        con = Backend.from_connection(ws)
+        made = rows(1, 50).append_column("small", pa.array([1, None] * 25, pa.int32()))
+        con.create_table("listed", made)
+        con.create_table("plain", made.drop_columns(["l"]))
+        con.create_view(
+            "kept", con.table("plain").group_by("g").agg(n=_.n.sum()), materialized=True
+        )
+        con.create_view("expanded", con.table("plain"))
+        ws.sql("CREATE TABLE times (at TIME, f REAL, u UUID, j JSON, z TIMESTAMPTZ)")
+        ws.sql(
+            """INSERT INTO times VALUES ('10:00', 1.5, uuid(), '{"a": 1}', now()), (NULL, NULL, NULL, NULL, NULL)"""
+        )
+        whole = {name: con.table(name) for name in ("listed", "plain", "kept", "expanded", "times")}
+        evaluated = {
+            name: (one.limit(99).to_pyarrow(), one.limit(99).execute())
+            for name, one in whole.items()
+        }
+        for name, table in whole.items():
+            assert table.to_pyarrow().equals(evaluated[name][0]), name
+            assert table.execute().equals(evaluated[name][1]), name
+        decoded = {name for name, table in whole.items() if con._decoded(table) is not None}
+        assert decoded >= {"plain", "times"} and decoded.isdisjoint({"listed", "expanded"}), decoded
+
+
 def test_tables_and_views_are_made_and_dropped(tmp_path: Path) -> None:
     con = Backend()
     con.do_connect(tmp_path / "a.pages")

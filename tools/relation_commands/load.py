@@ -397,25 +397,13 @@ def _load(options: argparse.Namespace, page_size: int | None) -> Report:
         )
     file = Path(options.file)
     reading = Reading(
-        options.columns,
-        dict(options.rename),
-        dict(options.cast),
-        options.nulls,
-        options.utc,
-        options.format,
-        dict(options.fill),
-        options.empty_is_null,
+        options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc,
+        options.format, dict(options.fill), options.empty_is_null,
         dialect=Dialect(
-            options.delimiter,
-            options.quote,
-            options.encoding,
-            tuple(options.null),
-            not options.no_header,
-            options.decimal,
-            options.thousands,
-            tuple(options.date_format),
+            options.delimiter, options.quote, options.encoding, tuple(options.null), not
+            options.no_header, options.decimal, options.thousands, tuple(options.date_format),
         ),
-    )
+    )  # fmt: skip
     with (
         removed_if_empty(file),
         pagestore.open(file, page_size=page_size) as store,
