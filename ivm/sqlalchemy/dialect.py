@@ -159,8 +159,8 @@ class IvmDialect(default.DefaultDialect):
 
     def _constraints(self, connection: Any, name: str, kind: str) -> list[Constraint]:
         constraints = self._object(connection, name).constraints
-        found = [constraint for constraint in constraints if constraint.kind == kind]
-        return sorted(found, key=lambda constraint: constraint.name or "")
+        of_kind = [constraint for constraint in constraints if constraint.kind == kind]
+        return sorted(of_kind, key=lambda constraint: constraint.name or "")
 
     def _names(self, connection: Any, kind: str) -> list[str]:
         return [one.name for one in self._objects(connection).values() if one.kind == kind]

@@ -129,7 +129,7 @@ class Session:
 
     def _ready(self) -> None:
         if not self._client.in_transaction:
-            self._portals = {name: one for name, one in self._portals.items() if one.is_held}
+            self._portals = {name: each for name, each in self._portals.items() if each.is_held}
         self._out.append(message(b"Z", b"T" if self._client.in_transaction else b"I"))
         self._flush()
 
@@ -149,18 +149,18 @@ class Session:
 
     def _run(self, said: str, given: list[Any] | None) -> Answered:
         """Run one statement."""
-        if found := WATCH.fullmatch(said):
-            return self._watch(found[1].upper(), found[2].strip('"'))
-        if found := COPY_OUT.fullmatch(said):
-            return self._copy(found)
-        if found := COPY_IN.fullmatch(said):
-            return self._copy_in(found)
-        if found := DECLARE.fullmatch(said):
-            return self._declare(found, given or [])
-        if found := FETCH.fullmatch(said):
-            return self._fetch(found)
-        if found := CLOSE.fullmatch(said):
-            self._portals.pop(found["name"].strip('"'), None)
+        if matched := WATCH.fullmatch(said):
+            return self._watch(matched[1].upper(), matched[2].strip('"'))
+        if matched := COPY_OUT.fullmatch(said):
+            return self._copy(matched)
+        if matched := COPY_IN.fullmatch(said):
+            return self._copy_in(matched)
+        if matched := DECLARE.fullmatch(said):
+            return self._declare(matched, given or [])
+        if matched := FETCH.fullmatch(said):
+            return self._fetch(matched)
+        if matched := CLOSE.fullmatch(said):
+            self._portals.pop(matched["name"].strip('"'), None)
             return Answered(None, [], "CLOSE CURSOR")
         answer = self._client.run(said, given)
         words = [*(m[0].upper() for m in islice(re.finditer(r"[A-Za-z]+", said), 2)), ""]
@@ -188,8 +188,8 @@ class Session:
                 name, lambda changes: self._notify(name, changes)
             )
         elif word == "UNLISTEN":
-            for one in [*self._watched] if name == "*" else [name]:
-                self._watched.pop(one, lambda: None)()
+            for each in [*self._watched] if name == "*" else [name]:
+                self._watched.pop(each, lambda: None)()
         return Answered(None, [], word)
 
     def _notify(self, name: str, changes: Any) -> None:
@@ -197,13 +197,13 @@ class Session:
         with self._lock:
             self._send(message(b"A", struct.pack(">i", 1), text(name), text(str(len(changes)))))
 
-    def _copy(self, found: re.Match[str]) -> Answered:
+    def _copy(self, matched: re.Match[str]) -> Answered:
         """COPY ... TO STDOUT, as text or CSV."""
-        how = found["how"].lower()
+        how = matched["how"].lower()
         is_csv, head = "csv" in how, "header" in how
         if "binary" in how:
             raise ProgrammingError("COPY TO STDOUT is text or CSV: leave out BINARY")
-        answer = self._client.run(found["query"] or f"SELECT * FROM {found['table']}")
+        answer = self._client.run(matched["query"] or f"SELECT * FROM {matched['table']}")
         if answer is None:
             raise ProgrammingError("COPY takes a query or a table")
         columns = values.columns_of(answer.schema)
@@ -221,15 +221,15 @@ class Session:
         self._out.append(message(b"c"))
         return Answered(None, [], f"COPY {len(answer)}")
 
-    def _copy_in(self, found: re.Match[str]) -> Answered:
+    def _copy_in(self, matched: re.Match[str]) -> Answered:
         """COPY ... FROM STDIN, as text or CSV: all rows, or none."""
-        table, names = found["table"], found["columns"]
+        table, names = matched["table"], matched["columns"]
         asked = self._client.run(f"SELECT {names or '*'} FROM {table} LIMIT 0")
         columns = values.columns_of(asked.schema)
         self._out.append(message(b"G", struct.pack(">bh", 0, len(columns)), b"\0\0" * len(columns)))
         self._flush()
         rows = list[list[Any]]()
-        for line in lines_of(self._copied(), found["how"]):
+        for line in lines_of(self._copied(), matched["how"]):
             if len(line) != len(columns):
                 raise DataError(
                     f"COPY FROM STDIN: row {len(rows) + 1} has {len(line)} values, and {len(columns)} are wanted"
@@ -258,22 +258,22 @@ class Session:
             elif letter not in b"HS":
                 raise ProtocolError(f"a message {letter!r} in COPY FROM STDIN")
 
-    def _declare(self, found: re.Match[str], given: list[Any]) -> Answered:
+    def _declare(self, matched: re.Match[str], given: list[Any]) -> Answered:
         """DECLARE CURSOR: its rows are those of now, and are held until the transaction ends."""
-        is_held = (found["hold"] or "").lower() == "with"
+        is_held = (matched["hold"] or "").lower() == "with"
         if not is_held and not self._client.in_transaction:
             raise OperationalError("a cursor lives within a transaction: BEGIN, or add WITH HOLD")
-        portal = Portal(Statement(found["query"], []), given, [])
+        portal = Portal(Statement(matched["query"], []), given, [])
         self._answer(portal)
         portal.is_held = is_held
-        self._portals[found["name"].strip('"')] = portal
+        self._portals[matched["name"].strip('"')] = portal
         return Answered(None, [], "DECLARE CURSOR")
 
-    def _fetch(self, found: re.Match[str]) -> Answered:
+    def _fetch(self, matched: re.Match[str]) -> Answered:
         """FETCH and MOVE: the next rows of a cursor."""
-        portal = self._named(self._portals, found["name"].strip('"'))
-        rows, count = self._answer(portal).rows, (found["count"] or "1").lower()
-        begin, word = portal.sent, found["word"].upper()
+        portal = self._named(self._portals, matched["name"].strip('"'))
+        rows, count = self._answer(portal).rows, (matched["count"] or "1").lower()
+        begin, word = portal.sent, matched["word"].upper()
         portal.sent = len(rows) if count == "all" else min(len(rows), begin + int(count))
         tag = f"{word} {portal.sent - begin}"
         if word == "MOVE":
@@ -334,8 +334,8 @@ class Session:
 
     def _columns(self, statement: Statement) -> list[Column] | None:
         """Return the columns that a statement would give; nothing is run unless it only asks."""
-        if found := FETCH.fullmatch(statement.text):
-            return self._answer(self._named(self._portals, found["name"].strip('"'))).columns
+        if cursor := FETCH.fullmatch(statement.text):
+            return self._answer(self._named(self._portals, cursor["name"].strip('"'))).columns
         if _is_own(statement.text) or not statement.text.strip():
             return None
         _, named = described(self._ws, statement.text, DIALECT)

@@ -256,17 +256,17 @@ _FROM_TEXT: dict[int, Callable[[str], Any]] = {
 PART = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",{}]*))\s*(,|$)', re.DOTALL)
 
 
-def _list_of(found: bytes, item: int, binary: bool) -> list[Any]:
+def _list_of(given: bytes, item: int, binary: bool) -> list[Any]:
     """Return a list of one dimension.  Raises ValueError, struct.error."""
     if binary:
-        dimensions, _, item = struct.unpack(">iiI", found[:12])
+        dimensions, _, item = struct.unpack(">iiI", given[:12])
         if dimensions not in (0, 1):
             raise ValueError
-        fields = Fields(found[20:])
-        count = int.from_bytes(found[12:16]) if dimensions else 0
+        fields = Fields(given[20:])
+        count = int.from_bytes(given[12:16]) if dimensions else 0
         sizes = (fields.int32() for _ in range(count))
         return [read(None if n < 0 else fields.take(n), item, True) for n in sizes]
-    shown, at, parts = found.decode().strip(), 1, list[Any]()
+    shown, at, parts = given.decode().strip(), 1, list[Any]()
     if not (shown.startswith("{") and shown.endswith("}")):
         raise ValueError
     while at < len(shown) - 1 and (part := PART.match(shown, at, len(shown) - 1)):
