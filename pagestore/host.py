@@ -40,7 +40,7 @@ from pagestore.relations.snapshot import (
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
-from pagestore.runtime.code_cache import user_cache
+from pagestore.runtime.code_cache import folder_named, user_cache
 from pagestore.runtime.forks import thread_lock
 from pagestore.runtime.parallel import Stoppable, Stopped, refuse_stopped, to_its_end, together
 from pagestore.sorting.runs import Runs, external_sort
@@ -114,7 +114,7 @@ __all__ = [
     "accounted", "as_inserted", "ascending", "begins", "bulk", "bulk_all", "catalog_of",
     "changes_table", "coding_within", "columns_of", "compose_edits", "count_prefixes", "delta",
     "differing", "distinct", "encode", "external_sort", "first_from", "flags_of",
-    "float_values", "float_words", "fold_many", "get", "given_rows", "has_inverse",
+    "float_values", "float_words", "fold_many", "folder_named", "get", "given_rows", "has_inverse",
     "html_table", "in_order", "interval_spec", "is_operator", "is_semilattice", "last_before",
     "local_path", "may_be_narrow", "message", "narrowed", "numbers_of", "of_numbers",
     "of_texts", "one_batch", "operator", "operator_code", "pages_of_both", "pays", "pooled",

@@ -417,7 +417,7 @@ def with_plans(
 
     `own` are the views of its stratum, if that is recursive.  Raises ConstructError.
     """
-    keys = {name: layout.keys for name, layout in layouts.items()}
+    keys = {name: layouts[name].keys for name in (*rule.reads, *rule.writes) if name in layouts}
     given = rule.definition, predicates, keys, store.distinct, store.encode
     if own is None:
         made = replace(

@@ -72,12 +72,12 @@ Step = Flush | FollowPlan | FollowStratum | FollowRule
 
 def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRule]:
     """Return the rules that predicates follow from, directly or not, in dependency order."""
-    wanted, found = {*names}, list[InstalledRule]()
+    wanted, found = {*names}, list[InstalledStratum]()
     for stratum in reversed(installed.strata):
         if any(wanted.intersection(rule.writes) for rule in stratum.rules):
-            found = [*stratum.rules, *found]
+            found.append(stratum)
             wanted.update(stratum.reads)
-    return found
+    return [rule for stratum in reversed(found) for rule in stratum.rules]
 
 
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
@@ -90,8 +90,9 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
         if not due and finished.isdisjoint(reads):
             continue
         steps += map(Flush, due)
-        finished |= {*due, *stratum.recursive}
-        waiting = {name: None for name in waiting if name not in finished}
+        finished.update(due, stratum.recursive)
+        for name in (*due, *stratum.recursive):
+            waiting.pop(name, None)
         if stratum.recursive:
             steps += [FollowStratum(stratum), *map(Flush, sorted(stratum.recursive))]
             continue
@@ -99,5 +100,5 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
         steps += [FollowPlan(rule, number) for number in range(len(rule.plans))] or [
             FollowRule(rule)
         ]
-        waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
+        waiting |= {name: None for name in rule.writes if name not in finished}
     return [*steps, *map(Flush, waiting)]

@@ -21,6 +21,7 @@ from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
 from ivm.rules.compile import Saved, compile, with_block
 from ivm.rules.installed import PLANNING, PROPERTY, Installed, Options, Rewrites
+from ivm.rules.kept_blocks import keep, kept, key_of
 from ivm.rules.relations import MARK, Relations
 from ivm.rules.rule import Basis
 from ivm.rules.saved import NO_RULES, PLANNING_BEFORE, Rest, SavedBlock, SavedRules
@@ -109,27 +110,42 @@ def compiled(
     rest = Rest(rules, frozenset(part))
     if len(part) < len(rules.blocks):
         rest = rest.beside()
+    store = Relations(source, relations, opening=True)
+    files = _take_kept(part, store) if rules.are_linked else {}
     # users first: what they use was compiled before them, if another thread compiles now
     known = {name: part[name].compiled for name in reversed(part)}
     installed = Installed.of([known[name] for name in part if known[name]], rest)
-    if missing := [part[name] for name in part if not known[name]]:
-        store = Relations(source, relations, opening=True)
-        with nullcontext() if rules.planning == PLANNING_BEFORE else _reading():
-            for each in missing:
-                installed = _with(installed, each.saved, store)
-                block, layouts = installed.blocks[-1], installed.layouts
-                for rule in block.rules:
-                    assert rule.basis.sizes.keys() <= installed.program.predicates.keys()
-                each.compiled = (
-                    block,
-                    {n: layouts[n] for n in block.part.predicates if n in layouts},
-                )
+    with nullcontext() if rules.planning == PLANNING_BEFORE else _reading():
+        for name in part:
+            if known[name]:
+                continue
+            installed = _with(installed, part[name].saved, store)
+            block, layouts = installed.blocks[-1], installed.layouts
+            for rule in block.rules:
+                assert rule.basis.sizes.keys() <= installed.program.predicates.keys()
+            own = {n: layouts[n] for n in block.part.predicates if n in layouts}
+            part[name].compiled = block, own
+            if name in files:
+                keep(files[name], (block, own), store)
     blocks = {block.name: block for block in installed.blocks}
     installed = replace(
         installed, blocks=(*(blocks[name] for name in part),), partial=rules.partial
     )
     installed = installed.deferring(rules.deferred)
     return replace(installed, rest=replace(rest, base=installed))
+
+
+def _take_kept(part: Mapping[str, SavedBlock], store: Relations) -> dict[str, str]:
+    """Take what a process before this compiled blocks to, given after those that they use; return
+    the names of the files of all of them.
+    """
+    files = dict[str, str]()
+    for name, block in part.items():
+        uses = block.saved["uses"]
+        files[name] = key_of(block, [files[one] for one in uses])
+        if not block.compiled and all(part[one].compiled for one in uses):
+            block.compiled = kept(files[name], store)
+    return files
 
 
 def all_compiled(

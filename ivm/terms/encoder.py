@@ -1,7 +1,9 @@
 """Convert the constants of rules and edits to words; the store's dictionary maps texts to ids."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, time, timedelta
+from decimal import Decimal
+from types import NoneType
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +17,15 @@ from pagestore.host import NULL, Column, Snapshot, TextFinder, Transaction, enco
 from pagestore.host import Type as ColumnType
 
 Encode = Callable[[Const], int]
+PLAIN = (
+    int,
+    float,
+    Decimal,
+    date,
+    time,
+    timedelta,
+    NoneType,
+)  # words of these are the same in all stores
 
 
 class Encoder:
@@ -23,10 +34,12 @@ class Encoder:
 
     It also gives the order of texts, which is not that of their words, and counts the texts that
     an evaluation makes as memory that it takes.  `passed` are the bytes of texts so far, both ways.
+    `noted` gets each constant whose word the store decides, with that word.
     """
 
     def __init__(self, source: Any) -> None:
         self._source = source
+        self.noted = list[tuple[Const, int]]()
         self.passed = self._made = self._made_bytes = 0
         self._memory = MemoryUse(step="making texts", what="texts")
 
@@ -34,7 +47,10 @@ class Encoder:
         """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that
         no column can hold.
         """
-        return _word(const, lambda values: self._source.encode(const.type, values))
+        word = _word(const, lambda values: self._source.encode(const.type, values))
+        if not isinstance(const.value, PLAIN):
+            self.noted.append((const, word))
+        return word
 
     def words(self, type_: Type, values: list[Any]) -> np.ndarray:
         """Return the words int64[n] of values; add new texts to the dictionary.

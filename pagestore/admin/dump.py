@@ -422,7 +422,7 @@ def _read_version(data: bytes) -> tuple[str, list[str], Catalog]:
     source.take()  # the number it had
     message = source.take_text()
     tags = [source.take_text() for _ in range(source.take())]
-    return message, tags, Catalog.decode(source.words[source.at :], NO_RUN)
+    return message, tags, Catalog.decode(np.asarray(source.words)[source.at :], NO_RUN)
 
 
 def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name: str) -> int:

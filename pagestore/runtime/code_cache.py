@@ -30,10 +30,18 @@ def cache_folder(*settings: str) -> Path:
     """Return the folder under the user's cache for this interpreter, the compiler's settings,
     and these sources.
     """
-    name = digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, *settings)
-    folder = user_cache() / name
+    return folder_named(
+        digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, *settings)
+    )
+
+
+def folder_named(name: str, kind: str = "") -> Path:
+    """Return the folder of a name under the user's cache, made if it can be; a few others of its
+    kind stay.
+    """
+    folder = user_cache() / kind / name
     with suppress(OSError):
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
         remove_old(folder.parent)
     return folder
@@ -96,7 +104,7 @@ def user_cache() -> Path:
     """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagestore"
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
     folder = Path(tempfile.gettempdir()) / f"pagestore-{os.getuid()}"

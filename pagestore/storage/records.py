@@ -42,7 +42,7 @@ def word_list(*rows: Iterable[int]) -> WordList:
     return array("q", [*chain(*rows)])
 
 
-def to_word_list(words: np.ndarray) -> WordList:
+def to_word_list(words: np.ndarray | memoryview) -> WordList:
     """Return int64[n] as a list."""
     return array("q", words.tobytes())
 
@@ -113,7 +113,7 @@ class RecordReader:
     """Reads a record back in the order it was written."""
 
     def __init__(self, content: np.ndarray, purpose: int):
-        self.words = content
+        self.words = memoryview(np.ascontiguousarray(content, np.int64).data)
         self.at = 0
         if self.take() != purpose:
             raise CorruptionError(
@@ -125,10 +125,10 @@ class RecordReader:
         if self.at >= len(self.words):
             raise CorruptionError("a record ends too early")
         self.at += 1
-        return int(self.words[self.at - 1])
+        return self.words[self.at - 1]
 
-    def take_many(self, n: int) -> np.ndarray:
-        """Read the next n words, int64[n]. Raise CorruptionError."""
+    def take_many(self, n: int) -> memoryview:
+        """Read the next n words. Raise CorruptionError."""
         if n < 0 or self.at + n > len(self.words):
             raise CorruptionError("a record ends too early")
         self.at += n

@@ -276,34 +276,52 @@ _type = lru_cache(1 << 10)(Type.parse)  # most columns of a store have one of a 
 
 def _take_info(source: RecordReader) -> Info:
     name = source.take_text()
-    tree_id, keys, values = source.take_many(3).tolist()
-    scans = tuple((code, place) for code, place in rows(source.take_list(2), 2))
-    columns = [(source.take_text(), source.take_text()) for _ in range(source.take())]
+    tree_id, *widths = source.take_many(3)
+    scans = (*rows(source.take_list(2), 2),)
+    columns = tuple((source.take_text(), source.take_text()) for _ in range(source.take()))
     key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
+    try:
+        shape = _shape(name.startswith("$"), *widths, scans, columns, key, intervals)
+    except CorruptionError as error:
+        raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
+    if not name or not FIRST_TREE <= tree_id < RELATION_TREE_END:
+        raise CorruptionError(f"the catalog's relation {name!r}: there is no tree {tree_id} of it")
+    return shape._replace(name=name, spec=shape.spec._replace(tree_id=tree_id))
+
+
+@lru_cache(1 << 12)  # views of one kind have relations of one shape
+def _shape(
+    hidden: bool,
+    keys: int,
+    values: int,
+    scans: tuple[tuple[int, int], ...],
+    columns: tuple[tuple[str, str], ...],
+    key: tuple[str, ...],
+    intervals: tuple[str, ...],
+) -> Info:
+    """Return a relation but for its name and tree. Raises CorruptionError."""
+    schema, bag = None, intervals == BAG
     try:
         found = Schema(tuple(Column(name, _type(type_)) for name, type_ in columns), key)
         schema = Schema.parse(found, key, keys_null=True)
     except SchemaError as error:
         if columns:
-            raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
-        schema = None
-    bag = intervals == BAG
+            raise CorruptionError(str(error)) from None
     ends = None if bag or not intervals else intervals
-    info = Info(name, Spec(tree_id, keys, values, scans), schema, ends, bag)  # type: ignore[arg-type]
-    fault = _fault(info)
-    if fault:
-        raise CorruptionError(f"the catalog's relation {name!r}: {fault}")
+    info = Info("", Spec(FIRST_TREE, keys, values, scans), schema, ends, bag)  # type: ignore[arg-type]
+    if fault := _fault(info, hidden):
+        raise CorruptionError(fault)
     return info
 
 
-def _fault(info: Info) -> str | None:
-    """Why no transaction would have made this relation, or None; kernels rely on its numbers."""
-    _, tree_id, keys, values, scans = info.name, *info.spec
+def _fault(info: Info, hidden: bool) -> str | None:
+    """Why no transaction would have made a relation of this shape, or None; kernels rely on its
+    numbers.
+    """
+    _, keys, values, scans = info.spec
     stored = info.schema.stored if info.schema else ()
-    if not info.name or info.hidden != info.name.startswith("$"):
+    if info.hidden != hidden:
         return "the name of a hidden tree starts with $, and no other"
-    if not FIRST_TREE <= tree_id < RELATION_TREE_END:
-        return f"there is no tree {tree_id} of a relation"
     too_wide = keys + values > COLUMNS_MAX or keys + 1 + len(scans) > INDEX_COLUMNS_MAX
     if not 1 <= keys <= KEYS_MAX or values < 0 or too_wide:
         return (
