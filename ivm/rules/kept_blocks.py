@@ -51,12 +51,12 @@ def key_of(block: SavedBlock, used: Iterable[str]) -> str:
 def kept(key: str, store: Relations) -> Any:
     """Return what a block is compiled to over a store; None if no file says it."""
     try:
-        found = KeptBlock(*pickle.loads((_folder() / key).read_bytes()))
-        predicates = found.compiled[0].part.predicates
-        if found.layouts == store.layouts(predicates) and all(
-            store.encode(const) == word for const, word in found.words
+        file = KeptBlock(*pickle.loads((_folder() / key).read_bytes()))
+        predicates = file.compiled[0].part.predicates
+        if file.layouts == store.layouts(predicates) and all(
+            store.encode(const) == word for const, word in file.words
         ):
-            return found.compiled
+            return file.compiled
     except Exception as error:  # a damaged pickle may raise anything
         if not isinstance(error, FileNotFoundError):
             LOG.info("%s does not read: %r", key, error)

@@ -302,8 +302,8 @@ def _shape(
     """Return a relation but for its name and tree. Raises CorruptionError."""
     schema, bag = None, intervals == BAG
     try:
-        found = Schema(tuple(Column(name, _type(type_)) for name, type_ in columns), key)
-        schema = Schema.parse(found, key, keys_null=True)
+        given = Schema(tuple(Column(name, _type(type_)) for name, type_ in columns), key)
+        schema = Schema.parse(given, key, keys_null=True)
     except SchemaError as error:
         if columns:
             raise CorruptionError(str(error)) from None
