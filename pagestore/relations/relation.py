@@ -55,20 +55,9 @@ from pagestore.versions.catalog import Info
 
 COUNT_ROWS = ((COUNT, 0),)
 EDITS = {
-    "insert",
-    "set",
-    "add",
-    "delete",
-    "delete_range",
-    "delete_where",
-    "update",
-    "upsert",
-    "append",
-    "remove",
-    "pop",
-    "setdefault",
-    "clear",
-}  # what is looked for, in vain, where rows are only read
+    "insert", "set", "add", "delete", "delete_range", "delete_where", "update", "upsert",
+    "append", "remove", "pop", "setdefault", "clear",
+}  # what is looked for, in vain, where rows are only read  # fmt: skip
 _ABSENT = {"string": "", "bytes": b"", "decimal": Decimal(0)}  # values of keys that are not found
 BAG_ROWS = 1 << 16  # multiplicities that are added up at a time
 
