@@ -47,13 +47,8 @@ SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
 BOOLEANS = {"TRUE": "true", "True": "true", "FALSE": "false", "False": "false"}
 CLOCKS = (
-    "current_date",
-    "current_time",
-    "current_timestamp",
-    "localtime",
-    "localtimestamp",
-    "sysdate",
-)
+    "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "sysdate",
+)  # fmt: skip
 ANY_CASE = (
     "and", "or", "not", "is", "like", "ilike", "between", "exists", "select", "where", "having",
     "distinct",
