@@ -32,7 +32,14 @@ from ivm.sql.beside import versions
 from ivm.sql.beside.file_rows import FileRows
 from ivm.sql.beside.rows import put_beside
 from ivm.sql.catalog import Catalog
-from ivm.sql.dialects.read import DIALECTS, NAMED_TYPES, SOURCE, command_text, read, saved_query
+from ivm.sql.dialects.read import (
+    NAMED_TYPES,
+    SOURCE,
+    command_text,
+    read,
+    refuse_no_text,
+    saved_query,
+)
 from ivm.sql.edits.change import delete, update
 from ivm.sql.edits.insert import insert
 from ivm.sql.edits.merge import merge
@@ -86,10 +93,7 @@ EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[exp.Expr, bool]]:
     """Return the statements of a text, each with whether to explain it. Raises SqlError."""
-    if dialect not in DIALECTS:
-        raise SqlError(f"dialect={dialect!r}: there is {', '.join(DIALECTS)}")
-    if not isinstance(text, str):
-        raise SqlError(f"{text!r} is not a text; statements are texts")
+    refuse_no_text(text, dialect)
     explained = EXPLAIN.fullmatch(text)
     text = spaced(explained.group(1) if explained else text)
     try:
@@ -154,7 +158,7 @@ def row_of(
 
 def _table_of(text: str, names: Iterable[str]) -> str:
     """Return the name of the only table of a query of whole rows."""
-    ((node, _),) = parse(text, DIALECTS[0])[:1]
+    ((node, _),) = parse(text, "duckdb")[:1]
     tables = [one.name for one in node.find_all(exp.Table)]
     if (
         not node.find(exp.Star)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.tokens import TokenType
 
@@ -60,11 +61,23 @@ def read(text: str, dialect: str = "duckdb", answer: Answer = _unanswered) -> li
 
     `answer` may replace parts of a statement, given all of them, before its functions are known.
     """
-    found = [_read(one, dialect, text, answer) for one in _parsed(text, dialect)]
+    refuse_no_text(text, dialect)
+    try:
+        found = [_read(one, dialect, text, answer) for one in _parsed(text, dialect)]
+    except SqlglotError as error:
+        raise syntax.syntax_error(error, text) from None
     if any(isinstance(one, exp.Create) for one in found):
         for one, own in zip(found, _pieces(text, dialect), strict=True):
             one.meta[SOURCE] = own.strip(), dialect
     return found
+
+
+def refuse_no_text(text: str, dialect: str) -> None:
+    """Raise SqlError unless these are a text and a dialect."""
+    if dialect not in DIALECTS:
+        raise SqlError(f"dialect={dialect!r}: there is {', '.join(DIALECTS)}")
+    if not isinstance(text, str):
+        raise SqlError(f"{text!r} is not a text; statements are texts")
 
 
 def saved_query(saved: dict[str, Any]) -> exp.Expr:
