@@ -20,6 +20,7 @@ from functools import cache
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from ivm.lang.functions import DECLARATION
@@ -78,7 +79,7 @@ def keep(key: str, compiled: Any, store: Relations) -> None:
     _Pickler(file, pickle.HIGHEST_PROTOCOL).dump((*made,))
     path = _folder() / key
     with suppress(OSError):
-        own = path.with_suffix(f".{os.getpid()}")
+        own = path.with_suffix(f".{os.getpid()}-{get_ident()}")  # whole, or not there
         own.write_bytes(file.getbuffer())
         own.replace(path)
 
