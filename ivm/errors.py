@@ -243,7 +243,12 @@ class UnregisteredError(MaintainError, LookupError):
 
 
 class LimitError(MaintainError, RuntimeError):
-    """More rows, or rounds of a recursion, than the limits allow. Queries raise it, too."""
+    """More rows, or rounds of a recursion, than the limits allow. Queries raise it, too.
+
+    `beyond` says which limit of a recursion, and how far it has come.
+    """
+
+    beyond = ""
 
 
 class RoomError(LimitError, MemoryError):

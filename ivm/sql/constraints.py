@@ -17,6 +17,7 @@ from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.session import Host
 from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, variables
 from ivm.sql.trees import Trees
+from ivm.sql.types import SqlType
 
 # what satisfies the body of the first rule satisfies that of the second; none satisfies it
 Demand = tuple[Rule, Rule | None]
@@ -254,11 +255,24 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
     (body, row), found = _of_rows(builder, table), Body()
     given: list[Typed | None] = [None] * len(other.columns)
     for place, name in zip(places, names, strict=True):
-        given[_place(other, name, node)] = row[place]
+        found_place = _place(other, name, node)
+        own, their = table.columns[place], other.columns[found_place]
+        if _kind(own.type) != _kind(their.type):
+            raise SqlError(
+                f"{own.name} is {own.type}, and what it REFERENCES, {other.name}.{their.name}, is "
+                f"{their.type}: declare both with one type",
+                node,
+            )
+        given[found_place] = row[place]
         body.required |= {*variables(row[place].term)}
     builder.scan(other, found, given)
     used = {v for one in given if one is not None for v in variables(one.term)}
     return _using(body, used), _using(found, used)
+
+
+def _kind(type_: SqlType) -> object:
+    """Return what values that may be equal have in common."""
+    return (type_.scale, type_.wide) if type_.is_decimal else type_.store
 
 
 def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:

@@ -19,6 +19,7 @@ from ivm.answer import Answer
 from ivm.errors import (
     ConstraintError,
     IvmError,
+    LimitError,
     MaintainError,
     OptionError,
     RangeError,
@@ -356,6 +357,12 @@ class Statements:
             raise
         except RangeError as error:
             raise SqlError(self._in_words(error, node), node) from error
+        except LimitError as error:
+            if not error.beyond:
+                raise
+            beyond = re.sub(r"^\w+=", "", error.beyond)
+            said = f"WITH RECURSIVE goes beyond {beyond}; bound it, as by WHERE n < 100"
+            raise LimitError(str(SqlError(said, node))) from error
         except RuleTypeError as error:
             raise misfit(error, None, node) from error
         except RuleError as error:

@@ -491,11 +491,13 @@ class Limits:
 
     def _error(self, rows: Sequence[int], count: int, limit: str) -> LimitError:
         growth = ", ".join(f"{n:,}" for n in rows[-SHOWN:])
-        return LimitError(
-            f"{self.where}: {self.text} goes beyond {limit}: it has {count:,} rows after "
-            f"{len(rows):,} rounds, of which the last brought {growth}; bound what it computes, as "
-            "by `n < 100`, or install it with a greater limit"
+        beyond = f"{limit}: it has {count:,} rows after {len(rows):,} rounds, of which the last brought {growth}"
+        error = LimitError(
+            f"{self.where}: {self.text} goes beyond {beyond}; bound what it computes, as by "
+            "`n < 100`, or install it with a greater limit"
         )
+        error.beyond = beyond
+        return error
 
 
 def _computes(rule: Rule) -> bool:
