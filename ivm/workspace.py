@@ -530,6 +530,7 @@ class Workspace:
         >>> ws = open(":memory:")
         >>> ws.sql("CREATE TABLE account (id INT PRIMARY KEY, cents INT)")
         >>> ws.insert("account", [(1, 250), (2, 0)])
+        2
         >>> move = ws.prepare_transaction(
         ...     "UPDATE account SET cents = cents - $3 WHERE id = $1 AND cents >= $3",
         ...     "UPDATE account SET cents = cents + $3 WHERE id = $2",

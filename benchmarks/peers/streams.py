@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pagestore_tools.bench.harness import Command
+from benchmarks import Command
 
 from ..streams import STREAMS, Peer, bag
 from .streamed import ENGINES

@@ -102,6 +102,12 @@ COMPILED = {  # with those that a block uses
 ALL = COMPILED["v4"] | {"v2", "v5"}
 
 
+@pytest.fixture(autouse=True)
+def without_kept_blocks(monkeypatch) -> None:
+    """Let a store that is opened compile what it needs."""
+    monkeypatch.setattr(stored, "kept", lambda *_: None)
+
+
 def test_a_question_compiles_what_it_reads(tmp_path, monkeypatch) -> None:
     """In a store that was opened, and as one that has all rules compiled answers it."""
     path, own, compiled = tmp_path / "s.pages", stored.with_block, list[str]()
