@@ -687,7 +687,7 @@ def test_sums_of_long_decimals_are_exact(ws: ivm.Workspace) -> None:
 
 def test_products_of_sums_with_many_digits_after_the_point_are_exact(ws: ivm.Workspace) -> None:
     """Those of 38 digits by type, of which a word holds too few before the point; as DuckDB's."""
-    other = duckdb.connect()
+    other = duckdb.connect(config={"threads": 1})
     for engine in (ws.sql, other.execute):
         engine(
             "CREATE TABLE m (k INTEGER PRIMARY KEY, g INTEGER, x DECIMAL(15,2), r DECIMAL(18,9))"
@@ -804,7 +804,7 @@ def test_a_table_gets_a_column_and_loses_it_under_every_kind_of_view(
     """Views follow, also in a later process; new statements read the column; a table without a
     key is refused.
     """
-    duck = duckdb.connect()
+    duck = duckdb.connect(config={"threads": 1})
     with ivm.open(tmp_path / "s.pages") as ws, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for text in (

@@ -94,7 +94,7 @@ class DuckDB:
     dialect, tried = "duckdb", "TRY({})"
 
     def __init__(self) -> None:
-        self.connection = duckdb.connect()
+        self.connection = duckdb.connect(config={"threads": 1})  # see oracle.py
         self.connection.execute("SET TimeZone = 'UTC'")
 
     def create(self, columns: Sequence[tuple[str, str]], rows: Sequence[tuple[str, ...]]) -> None:
