@@ -30,9 +30,8 @@ from ivm.rules.saved import SavedBlock
 from ivm.views.layouts import Layout
 from pagestore.host import folder_named
 
-LOG = logging.getLogger(
-    "ivm.rules"
-)  # reports each block that is compiled, which takes milliseconds
+# reports each block that is compiled, which takes milliseconds
+LOG = logging.getLogger("ivm.rules")
 FILES_MOST = 10_000  # of a folder; one has some 20 kB
 
 

@@ -22,7 +22,7 @@ from ivm.lang.ir import NOWHERE, Predicate, Type, show_name, show_predicate
 from ivm.lang.program import Program
 from ivm.names import split_column
 from ivm.plan.statistics import ROWS_ASSUMED, Distinct, Statistics
-from ivm.terms.encoder import Encoder
+from ivm.terms.encoder import NotingEncoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Snapshot, Transaction
@@ -55,7 +55,7 @@ class Relations:
         self._relations: Any = source if relations is None else relations
         self._views, self._opening = views, opening
         statistics = Statistics(source, whole)
-        self.encode = Encoder(source)
+        self.encode = NotingEncoder(source)
         self.distinct: Distinct = _no_estimates if opening else statistics.distinct
         self.heavy = statistics.heavy
 

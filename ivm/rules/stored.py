@@ -111,7 +111,8 @@ def compiled(
     if len(part) < len(rules.blocks):
         rest = rest.beside()
     store = Relations(source, relations, opening=True)
-    files = _take_kept(part, store) if rules.are_linked else {}
+    is_due = rules.are_linked and not all(each.compiled for each in part.values())
+    files = _take_kept(part, store) if is_due else {}
     # users first: what they use was compiled before them, if another thread compiles now
     known = {name: part[name].compiled for name in reversed(part)}
     installed = Installed.of([known[name] for name in part if known[name]], rest)

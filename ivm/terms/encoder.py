@@ -17,15 +17,8 @@ from pagestore.host import NULL, Column, Snapshot, TextFinder, Transaction, enco
 from pagestore.host import Type as ColumnType
 
 Encode = Callable[[Const], int]
-PLAIN = (
-    int,
-    float,
-    Decimal,
-    date,
-    time,
-    timedelta,
-    NoneType,
-)  # words of these are the same in all stores
+# of types whose words are the same in all stores
+PLAIN = int, float, Decimal, date, time, timedelta, NoneType
 
 
 class Encoder:
@@ -34,12 +27,10 @@ class Encoder:
 
     It also gives the order of texts, which is not that of their words, and counts the texts that
     an evaluation makes as memory that it takes.  `passed` are the bytes of texts so far, both ways.
-    `noted` gets each constant whose word the store decides, with that word.
     """
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self.noted = list[tuple[Const, int]]()
         self.passed = self._made = self._made_bytes = 0
         self._memory = MemoryUse(step="making texts", what="texts")
 
@@ -47,10 +38,7 @@ class Encoder:
         """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that
         no column can hold.
         """
-        word = _word(const, lambda values: self._source.encode(const.type, values))
-        if not isinstance(const.value, PLAIN):
-            self.noted.append((const, word))
-        return word
+        return _word(const, lambda values: self._source.encode(const.type, values))
 
     def words(self, type_: Type, values: list[Any]) -> np.ndarray:
         """Return the words int64[n] of values; add new texts to the dictionary.
@@ -101,6 +89,21 @@ class Encoder:
         has, too.
         """
         return int(self._source.dictionary.order.threshold(text + b"\0" * behind))
+
+
+class NotingEncoder(Encoder):
+    """Notes each constant whose word the store decides, with that word."""
+
+    def __init__(self, source: Any) -> None:
+        super().__init__(source)
+        self.noted = list[tuple[Const, int]]()
+
+    def __call__(self, const: Const) -> int:
+        """Return the word of a constant, as an Encoder does."""
+        word = super().__call__(const)
+        if not isinstance(const.value, PLAIN):
+            self.noted.append((const, word))
+        return word
 
 
 def finder(txn: Transaction) -> Encode:
