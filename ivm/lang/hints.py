@@ -216,7 +216,7 @@ def with_others(
         except RuleError as mistake:
             if isinstance(mistake, RuleSyntaxError):
                 mistake.text = text.split("\n")[mistake.where.line - 1]
-            found.append(mistake)
+            found.append(mistake.with_traceback(None))
             lost.update(NAME.findall(text[start:end])[:1])
     while parts and len(found) < MOST:
         try:
@@ -224,7 +224,7 @@ def with_others(
             break
         except RuleError as mistake:
             if not (isinstance(mistake, UnknownPredicateError) and mistake.name in lost):
-                found.append(mistake)
+                found.append(mistake.with_traceback(None))
             at = [part for part in parts if _is_within(mistake.where, part, source)]
             if not at:
                 break

@@ -90,7 +90,11 @@ class Reader:
     @contextmanager
     def catalog(self) -> Iterator[Catalog]:
         """Give the tables and views that statements can name."""
-        yield Catalog(self.edited._txn if self.edited is not None else self._snapshot())
+        if self.edited is not None:
+            yield Catalog(self.edited._txn)
+        else:
+            with self._snapshot() as snap:  # closed, since what compiles refers to it in circles
+                yield Catalog(snap)
 
     def bring_up_to_date(self, names: Iterable[str]) -> None:
         """Apply the edits so far within `state`, and let relations follow them."""

@@ -144,7 +144,7 @@ def _value_after(
         given = tuple(rows[keys:, number].tolist())
         if action == INSERT:
             if value is not None and value != given:
-                clash = Clash(rows[:, number], np.array(value))
+                clash = rows[:, number], np.array(value)
             else:
                 value = given
         elif action == SET:
@@ -152,7 +152,7 @@ def _value_after(
         elif action == ERASE or value == given:
             value, clash = None, None
     if clash is not None:
-        raise clash
+        raise Clash(*clash)
     return value
 
 

@@ -307,7 +307,11 @@ class WritableRelation(Relation):
                 out[column.name] = encode(column, column_values, interner, first)
             except WordError as error:
                 problems.append(error)
-        _refuse(problems, {name: len(words) for name, words in out.items()})
+        try:
+            _refuse(problems, {name: len(words) for name, words in out.items()})
+        finally:
+            # a frame and an error that refer to each other would keep the transaction
+            problems.clear()
         words = np.array([out[column.name] for column in schema.stored[: len(columns)]])
         return self._narrowed(words, first, add)
 

@@ -73,10 +73,12 @@ class Dictionary:
         """
         texts, order, labels = self._tree(TEXTS), self._tree(ORDER), self._tree(LABELS)
         if self._order is None or self._order[0] is not texts:
+            # one of its own: in a circle, both would pin their version until Python collects it
+            own = Dictionary(self._pages, self._trees, self._read_run)
             if order.count or not texts.count:
-                made: TextOrder = StoredOrder(self._pages, order, labels, self)
+                made: TextOrder = StoredOrder(self._pages, order, labels, own)
             else:
-                made = SortedOrder(self.ids(), self)
+                made = SortedOrder(self.ids(), own)
             self._order = texts, made
         return self._order[1]
 
