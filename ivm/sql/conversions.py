@@ -229,7 +229,7 @@ _OF_TEXT = {
 
 # the function that makes a time of another kind of time
 _OF_TIMES = {
-    (TIMESTAMP, DATE): "date", (TIMESTAMPTZ, DATE): "date",
+    (TIMESTAMP, DATE): "datetime:date", (TIMESTAMPTZ, DATE): "datetime:date",
     (DATE, TIMESTAMP): "datetime", (TIMESTAMPTZ, TIMESTAMP): "datetime", (TIMESTAMP, TIME): "time",
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from ivm.sql.dialects.read import to_save
 from ivm.sql.edits.insert import insert
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
-from ivm.sql.functions.clock import wind
+from ivm.sql.functions.clock import wind, with_moments
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
@@ -162,6 +162,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
             raise SqlError(f"{own}: bytes that are written out are no column of a view", node)
     finished = finish(queries.builder, rows, name, names)
     if queries.builder.reads_clock:
+        finished = finished._replace(rules=with_moments(finished.rules, queries.builder))
         with host.store.transaction("tick") as first:
             wind(first)
     if strict and finished.costs:

@@ -24,6 +24,12 @@ VIEWS = {  # a query, and whether it has a row at a moment
     "SELECT id FROM ev WHERE ts < localtimestamp": lambda ts, now: ts < now,
     "SELECT id FROM ev WHERE CAST(ts AS DATE) = current_date":
         lambda ts, now: ts.date() == now.date(),
+    "SELECT id FROM ev WHERE CAST(tz AS DATE) BETWEEN current_date - 1 AND current_date":
+        lambda ts, now: 0 <= (now.date() - ts.date()).days <= 1,
+    "SELECT id FROM ev WHERE current_date > CAST(ts AS DATE) OR CAST(ts AS DATE) > current_date":
+        lambda ts, now: ts.date() != now.date(),
+    "SELECT id FROM ev WHERE CAST(ts AS DATE) NOT IN (current_date, current_date + 1)":
+        lambda ts, now: not 0 <= (ts.date() - now.date()).days <= 1,
     "SELECT id FROM ev WHERE CAST(ts AS TIME) < current_time":
         lambda ts, now: ts.time() < now.time(),
     "SELECT max(id) AS id FROM ev WHERE ts > now() GROUP BY id": lambda ts, now: ts > now,
@@ -34,6 +40,18 @@ VIEWS = {  # a query, and whether it has a row at a moment
         lambda ts, now: now - 2 * HOUR <= ts < now + HOUR / 60,
     "SELECT id FROM ev JOIN ev AS e USING (id) WHERE ev.ts > now() AND e.tz < now() + INTERVAL 1 HOUR":
         lambda ts, now: now < ts < now + HOUR,
+    "SELECT id FROM ev WHERE ts >= current_date - INTERVAL 1 DAY AND ts < current_date":
+        lambda ts, now: now.date() - 24 * HOUR <= ts.date() < now.date(),
+    "SELECT id FROM ev WHERE tz > date_trunc('hour', now()) AND ts < current_date + 1":
+        lambda ts, now: ts > now.replace(minute=0) and ts.date() <= now.date(),
+    "SELECT max(id) AS id FROM ev WHERE ts >= date_trunc('day', now()) + INTERVAL 90 MINUTE GROUP BY id":
+        lambda ts, now: ts >= now.replace(hour=1, minute=30),
+    "SELECT id FROM ev WHERE extract(hour FROM now()) < extract(hour FROM ts) AND tz < current_date":
+        lambda ts, now: now.hour < ts.hour and ts.date() < now.date(),
+    "SELECT id FROM ev WHERE ts < current_date OR tz >= date_trunc('day', now()) + INTERVAL 1 DAY":
+        lambda ts, now: ts.date() != now.date(),
+    "SELECT e.id FROM (SELECT *, date_trunc('day', now()) AS d FROM ev) e WHERE d = current_date AND ts > d":
+        lambda ts, now: ts > now.replace(hour=0, minute=0),
 }  # fmt: skip
 
 
@@ -98,6 +116,29 @@ def test_a_tick_costs_what_the_clock_passes() -> None:
         costs.append(meter.counts["pages read"] + meter.counts["pages written"])
         assert len(ws["v0"]) == 139 and ws.stats("v0")["operations"] < 4 * 70
     assert costs[1] <= costs[0] + 8, costs
+
+
+def test_midnight_costs_what_it_lets_in_and_out() -> None:
+    """Views by what is calculated from a clock, as the midnight of today: of 20 days of events, a
+    day enters, and a day leaves.
+    """
+    wheres = [
+        "ts >= current_date - INTERVAL 7 DAY",
+        "tz >= current_date - 7 AND tz < current_date + 1",
+        "ts > date_trunc('day', now()) - INTERVAL 7 DAY",
+        "current_date - 7 <= CAST(tz AS DATE)",
+    ]
+    start, size = START, 2000  # 100 a day
+    events = {n: start + timedelta(days=20 * n / size) for n in range(size)}
+    ws = filled(events, [f"SELECT id FROM ev WHERE {where}" for where in wheres])
+    for day in range(8, 13):  # the first ones choose how changes are followed
+        ws.tick(start + timedelta(days=day))
+    ws.tick(start + timedelta(days=13))
+    for n in range(len(wheres)):
+        assert len(ws[f"v{n}"]) >= 700 and ws.stats(f"v{n}")["operations"] < 6 * 200
+    before = [ws.stats(f"v{n}") for n in range(len(wheres))]
+    ws.tick(start + timedelta(days=13, hours=5))
+    assert before == [ws.stats(f"v{n}") for n in range(len(wheres))], "no view has another bound"
 
 
 def test_where_there_is_a_clock() -> None:
