@@ -227,9 +227,10 @@ _OF_TEXT = {
 }  # fmt: skip
 
 
+DATE_OF = "datetime:date"  # of a moment; "date" is that of a text, too
 # the function that makes a time of another kind of time
 _OF_TIMES = {
-    (TIMESTAMP, DATE): "datetime:date", (TIMESTAMPTZ, DATE): "datetime:date",
+    (TIMESTAMP, DATE): DATE_OF, (TIMESTAMPTZ, DATE): DATE_OF,
     (DATE, TIMESTAMP): "datetime", (TIMESTAMPTZ, TIMESTAMP): "datetime", (TIMESTAMP, TIME): "time",
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from ivm.errors import EditError
 from ivm.names import CLOCK, TODAY, moment_of
-from ivm.sql.conversions import convert
+from ivm.sql.conversions import DATE_OF, convert
 from ivm.sql.naming.names import called
 from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import (
@@ -43,13 +43,7 @@ from pagestore.host import Store
 MOMENT = Table(CLOCK, (Column("moment", TIMESTAMPTZ, False),), ())
 DAY = Table(TODAY, (Column("day", DATE, False),), ())
 # a moment's date compared with a day: the moment with the midnight before that day, or after it (1)
-RANGES = {
-    ">=": ((">=", 0),),
-    ">": ((">=", 1),),
-    "<": (("<", 0),),
-    "<=": (("<", 1),),
-    "=": ((">=", 0), ("<", 1)),
-}
+RANGES = {">=": ">=0", ">": ">=1", "<": "<0", "<=": "<1", "=": ">=0 <1"}
 MIRRORED = {">=": "<=", ">": "<", "<": ">", "<=": ">="}
 COLUMNS = {CLOCK: "moment: timestamp(UTC)", TODAY: "day: date"}
 READS: dict[str, tuple[Any, ...]] = {  # the table, and the types that its moment is made one of
@@ -77,69 +71,64 @@ def read(node: exp.Expr, builder: Builder, body: Body) -> Typed | None:
 
 def with_moments(rules: Iterable[Rule], builder: Builder) -> list[Rule]:
     """Return rules in which what is calculated from a clock alone is read from helper views."""
-    found: dict[tuple[str, Term], str] = {}
-    followed = [_beside(rule, builder, found) for rule in rules]
+    helpers: dict[tuple[str, Term], str] = {}
+    followed = [_beside(rule, builder, helpers) for rule in rules]
     moments = [
         Rule((Atom(name, (Var("m"),)),), (Atom(clock, (Var("c"),)), Define(Var("m"), term)))
-        for (clock, term), name in found.items()
+        for (clock, term), name in helpers.items()
     ]
     return [*moments, *followed]
 
 
-def _beside(rule: Rule, builder: Builder, found: dict[tuple[str, Term], str]) -> Rule:
-    """Return a rule that reads what it calculates from a clock alone from the helper views of
-    `found`, to which those that it lacks are added.
+def _beside(rule: Rule, builder: Builder, helpers: dict[tuple[str, Term], str]) -> Rule:
+    """Return a rule that reads what it calculates from a clock alone from helper views, which are
+    added if they lack.
     """
-    clocks = {v: one.name for one in rule.body if _is_clock(one) for v in variables(one)}
+    clocks = {v: x.name for x in rule.body if _is_clock(x) for v in variables(x)}
     read: dict[str, Atom] = {}
 
     def apart(term: Term) -> Term:
         if not isinstance(term, Call) or clocks.keys().isdisjoint(variables(term)):
             return term
         name, *others = {*variables(term)}
-        if others or _is_shifted(term, clocks[name]) or not _is_moment(term):
+        # others than moments bound no ranges
+        if others or _is_shifted(term, clocks[name]) or not term.name.startswith("datetime"):
             return Call(term.name, tuple(map(apart, term.args)), term.origin)
         moment = clocks[name], substitute(term, {name: Var("c")})
-        helper = found.get(moment) or found.setdefault(moment, builder.helper())
+        helper = helpers.get(moment) or helpers.setdefault(moment, builder.helper())
         atom = Atom(helper, (builder.variable(TIMESTAMP, False).term,))
         return read.setdefault(helper, atom).keys[0] or term
 
-    body = tuple(
-        replace(one, term=apart(one.term)) if isinstance(one, Test | Define) else one
-        for given in rule.body
-        for one in _as_ranges(given, clocks.keys())
-    )
-    readers: list[Literal | Term] = [
-        *rule.heads,
-        *(arg for fold in rule.folds for arg in fold.args),
-    ]
-    readers += [one for one in body if not _is_clock(one)]
-    unread = {*clocks} - {v for one in readers for v in variables(one)}
-    kept = (one for one in body if not (_is_clock(one) and unread & {*variables(one)}))
+    ranged = [part for x in rule.body for part in _as_ranges(x, clocks.keys())]
+    body = [replace(x, term=apart(x.term)) if isinstance(x, Test | Define) else x for x in ranged]
+    readers: list[Literal | Term] = [arg for fold in rule.folds for arg in fold.args]
+    readers += [*rule.heads, *(x for x in body if not _is_clock(x))]
+    unread = {*clocks} - {v for x in readers for v in variables(x)}
+    kept = (x for x in body if not (_is_clock(x) and unread & {*variables(x)}))
     return replace(rule, body=(*read.values(), *kept), required=rule.required - unread)
 
 
-def _as_ranges(one: Literal, clocks: Set[str]) -> list[Literal]:
+def _as_ranges(literal: Literal, clocks: Set[str]) -> list[Literal]:
     """Return a comparison of a moment's date with a clock as ones of the moment with midnights, and
     anything else as it is.
     """
-    match one:
-        case Test(Call(op, (Call("datetime:date", (moment,)), day))) if op in RANGES:
-            sides = RANGES[op]
-        case Test(Call(op, (day, Call("datetime:date", (moment,))))) if op in RANGES:
-            sides = RANGES[MIRRORED.get(op, op)]
+    match literal:
+        case Test(Call(op, (Call(name, (moment,)), day))) if name == DATE_OF:
+            sides = RANGES.get(op)
+        case Test(Call(op, (day, Call(name, (moment,))))) if name == DATE_OF:
+            sides = RANGES.get(MIRRORED.get(op, op))
         case _:
-            return [one]
-    own = {*variables(day)}
-    if not own or not own <= clocks or not {*variables(moment)} - clocks:
-        return [one]
+            return [literal]
+    names = {*variables(day)}
+    if not sides or not names or not names <= clocks or not {*variables(moment)} - clocks:
+        return [literal]
     days = day, Call("+", (day, Lit(1, "int64")))
-    moment, *midnights = (Call("datetime", (one,)) for one in (moment, *days))
-    return [Test(Call(op, (moment, midnights[later]))) for op, later in sides]
+    moment, *midnights = (Call("datetime", (each,)) for each in (moment, *days))
+    return [Test(Call(s[:-1], (moment, midnights[int(s[-1])]))) for s in sides.split()]
 
 
-def _is_clock(one: Literal) -> TypeGuard[Atom]:
-    return isinstance(one, Atom) and one.name in COLUMNS
+def _is_clock(literal: Literal) -> TypeGuard[Atom]:
+    return isinstance(literal, Atom) and literal.name in COLUMNS
 
 
 def _is_shifted(term: Term, clock: str) -> bool:
@@ -148,11 +137,6 @@ def _is_shifted(term: Term, clock: str) -> bool:
         return True
     same = term.name in ("+", "-") or (clock == CLOCK and term.name in ("datetime", "datetime:utc"))
     return same and all(_is_shifted(arg, clock) for arg in term.args)
-
-
-def _is_moment(term: Term) -> bool:
-    """Return whether a term is a date or a time that is made of others."""
-    return isinstance(term, Call) and term.name.startswith("date")
 
 
 def tick(store: Store, moment: datetime | None, branch: str | None) -> int:
