@@ -235,8 +235,9 @@ def _arrow(file: Path, size: int, own: dict[str, Any]) -> Iterator[Row]:
     import ibis
 
     con = ibis.ivm.connect(str(file))
+    paid = con.table("paid")
     ways: dict[str, Callable[[], object]] = {
-        "ibis": lambda: con.table("paid").to_pyarrow(),
+        "ibis": paid.to_pyarrow,
         "ws[...].to_arrow()": lambda: con.con.workspace["paid"].to_arrow(),
     }
     yield Row(

@@ -89,7 +89,7 @@ class Backend(SQLBackend, UrlFromPath, NoExampleLoader):
     ) -> schemas.Schema:
         """Return the columns of a table or view.  Raises TableNotFound."""
         try:
-            return self._get_schema_using_query(sg.select("*").from_(_table(name)).sql("duckdb"))
+            return self._get_schema_using_query(_table(name).sql("duckdb"))
         except ProgrammingError:
             raise exceptions.TableNotFound(name) from None
 
