@@ -128,3 +128,31 @@ def test_psql_copies_and_fetches(server: Server) -> None:
         input="id,o\n5,1\n6,\n", capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert "COPY 2" in done.stdout and "(1 row)" in done.stdout and not done.stderr
+
+
+LONG = [  # of rows of numbers, and of others
+    "SELECT id, a, b, c, d, e FROM many WHERE id <> 150 ORDER BY id",
+    "SELECT * FROM many ORDER BY id",
+    "SELECT id, a + c FROM many ORDER BY id",
+    "SELECT id, CAST(c AS DECIMAL(9, 2)) FROM many ORDER BY id",
+    "SELECT id, ARRAY[id] FROM many ORDER BY id",
+    "SELECT CAST(id AS SMALLINT), d > 30 FROM many ORDER BY id",
+]
+
+
+@pytest.mark.parametrize("query", LONG)
+def test_long_answers_in_binary_are_those_of_text(client: Any, query: str) -> None:
+    """Whole, and by parts; with a null, each kind of number, and what is no number."""
+    client.execute(
+        "CREATE TABLE many (id BIGINT PRIMARY KEY, a SMALLINT, b INT NOT NULL, c DOUBLE PRECISION, "
+        "d REAL, e BOOLEAN, name TEXT)"
+    )
+    client.execute(
+        "INSERT INTO many SELECT n, CASE WHEN n <> 150 THEN n % 100 - 50 END, n * 7 - 500, n / 7.0, "
+        "n / 4.0, n % 2 = 0, 'row' FROM generate_series(-3, 400) AS s(n)"
+    )
+    rows = client.execute(query).fetchall()
+    assert client.cursor(binary=True).execute(query).fetchall() == rows and len(rows) > 400
+    with client.transaction(), client.cursor("part", binary=True) as cursor:
+        cursor.execute(query)
+        assert cursor.fetchmany(7) == rows[:7] and cursor.fetchall() == rows[7:]

@@ -5,11 +5,13 @@ import io
 import re
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import ivm
+from ivm import Answer
 from ivm.dbapi import DataError, Error, OperationalError, ProgrammingError
 from ivm.dbapi.connection import EDIT
 from ivm.dbapi.errors import errors_of_pep249
@@ -25,6 +27,7 @@ DIALECT: Literal["postgres"] = "postgres"
 WATCH = re.compile(r'\s*(listen|unlisten)\s+("[^"]+"|\w+|\*)\s*;?\s*', re.IGNORECASE)
 TAGS = {"START": "BEGIN", "END": "COMMIT", "ABORT": "ROLLBACK"}
 COPY_MOST = 1 << 30  # bytes of one COPY FROM STDIN
+FEW = 100  # rows of an answer that are listed at once
 PLACE = re.compile(r"sql:(\d+):(\d+): ")
 
 
@@ -38,11 +41,25 @@ class Statement:
         self.columns: list[Column] | None = None
 
 
+class Rows(Sequence[tuple[Any, ...]]):
+    """The rows of a long answer, which are listed if one of them is taken."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.table = answer.to_arrow()
+        self._listed = cache(lambda: [*answer])
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._listed()[place]
+
+
 class Answered(NamedTuple):
     """What a statement gave: its columns and rows, if it has any, and its tag."""
 
     columns: list[Column] | None
-    rows: list[tuple[Any, ...]]
+    rows: Sequence[tuple[Any, ...]]
     tag: str
 
 
@@ -144,7 +161,7 @@ class Session:
             found = self._run(part, None)
             if found.columns is not None:
                 self._out.append(_described(found.columns, []))
-                self._out += map(_writer(found.columns, []), found.rows)
+                self._out += _written(found, [], 0, len(found.rows))
             self._out.append(message(b"C", text(found.tag)))
 
     def _run(self, said: str, given: list[Any] | None) -> Answered:
@@ -168,7 +185,8 @@ class Session:
         if answer is None:
             count = 2 if word in ("CREATE", "DROP", "ALTER") else 1
             return Answered(None, [], " ".join([word, *words[1:count]]).strip())
-        columns, rows = values.columns_of(answer.schema), [*answer]
+        columns = values.columns_of(answer.schema)
+        rows = Rows(answer) if len(answer) > FEW else [*answer]
         edits = EDIT.match(said) is not None
         if (edits or word == "COPY") and [one.name for one in columns] == ["Count"]:
             return Answered(
@@ -361,8 +379,7 @@ class Session:
         found = self._answer(portal)
         end = len(found.rows) if most <= 0 else min(len(found.rows), portal.sent + most)
         if portal.sent < end:
-            rows = islice(found.rows, portal.sent, end)
-            self._out += map(_writer(found.columns or [], portal.formats), rows)
+            self._out += _written(found, portal.formats, portal.sent, end)
         portal.sent = end
         if end < len(found.rows):
             self._out.append(message(b"s"))
@@ -409,9 +426,15 @@ def _described(columns: list[Column], formats: list[int]) -> bytes:
     return message(b"T", *parts)
 
 
-def _writer(columns: list[Column], formats: list[int]) -> Callable[[tuple[Any, ...]], bytes]:
-    """Return what writes the rows of an answer as messages."""
-    return values.writer(columns, [bool(_format(formats, n)) for n in range(len(columns))])
+def _written(found: Answered, formats: list[int], begin: int, end: int) -> Iterable[bytes]:
+    """Return messages of some rows of an answer: one by one, or all at once."""
+    columns, rows = found.columns or [], found.rows
+    binary = [bool(_format(formats, n)) for n in range(len(columns))]
+    if isinstance(rows, Rows) and all(binary):
+        whole = values.packed(columns, rows.table.slice(begin, end - begin))
+        if whole is not None:
+            return [whole]
+    return map(values.writer(columns, binary), rows[begin:end])
 
 
 def _csv(line: list[Any]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
-from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ivm import IvmError
@@ -100,25 +100,30 @@ def written(value: Any, oid: int, binary: bool) -> bytes | None:
 
 
 def writer(columns: list[Column], binary: list[bool]) -> Callable[[tuple[Any, ...]], bytes]:
-    """Return what writes a row as a message: numbers in binary all at once, others one by one."""
+    """Return what writes a row as a message."""
     ways = [_way(column.oid, as_it_is) for column, as_it_is in zip(columns, binary, strict=True)]
+    return lambda values: row(
+        [None if v is None else way(v) for way, v in zip(ways, values, strict=True)]
+    )
 
-    def each(values: tuple[Any, ...]) -> bytes:
-        return row([None if v is None else way(v) for way, v in zip(ways, values, strict=True)])
 
-    codes = [NUMBERS.get(column.oid, "") for column in columns]
-    if not (all(binary) and all(codes)):
-        return each
-    whole = struct.Struct(">cih" + "".join(f"i{code}" for code in codes))
-    sizes = [struct.calcsize(f">{code}") for code in codes]
-    head = (b"D", whole.size - 1, len(codes))
-
-    def together(values: tuple[Any, ...]) -> bytes:
-        if None in values:
-            return each(values)
-        return whole.pack(*head, *chain.from_iterable(zip(sizes, values, strict=True)))
-
-    return together
+def packed(columns: list[Column], rows: pa.Table) -> bytes | None:
+    """Return the messages of rows of numbers in binary; None if there is anything else in them."""
+    codes = [NUMBERS.get(column.oid) for column in columns]
+    types = [oid_of(field.type) for field in rows.schema]
+    if types != [column.oid for column in columns] or not all(codes):
+        return None
+    if any(column.null_count for column in rows.columns):
+        return None
+    parts = [("letter", "S1"), ("length", ">i4"), ("columns", ">i2")]
+    for n, code in enumerate(codes):
+        parts += [(f"size {n}", ">i4"), (f"value {n}", f">{code}")]
+    made = np.empty(len(rows), parts)
+    made["letter"], made["length"], made["columns"] = b"D", made.itemsize - 1, len(codes)
+    for n, column in enumerate(rows.columns):
+        made[f"size {n}"] = made.dtype[f"value {n}"].itemsize
+        made[f"value {n}"] = column.to_numpy()
+    return made.tobytes()
 
 
 def _way(oid: int, binary: bool) -> Callable[[Any], bytes]:
