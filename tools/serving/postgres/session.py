@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
 
 import ivm
 from ivm import Answer
@@ -166,19 +166,9 @@ class Session:
 
     def _run(self, said: str, given: list[Any] | None) -> Answered:
         """Run one statement."""
-        if matched := WATCH.fullmatch(said):
-            return self._watch(matched[1].upper(), matched[2].strip('"'))
-        if matched := COPY_OUT.fullmatch(said):
-            return self._copy(matched)
-        if matched := COPY_IN.fullmatch(said):
-            return self._copy_in(matched)
-        if matched := DECLARE.fullmatch(said):
-            return self._declare(matched, given or [])
-        if matched := FETCH.fullmatch(said):
-            return self._fetch(matched)
-        if matched := CLOSE.fullmatch(said):
-            self._portals.pop(matched["name"].strip('"'), None)
-            return Answered(None, [], "CLOSE CURSOR")
+        for pattern, run in self.own.items():
+            if matched := pattern.fullmatch(said):
+                return run(self, matched, given or [])
         answer = self._client.run(said, given)
         words = [*(m[0].upper() for m in islice(re.finditer(r"[A-Za-z]+", said), 2)), ""]
         word = TAGS.get(words[0], words[0])
@@ -199,8 +189,9 @@ class Session:
         )
         return Answered(columns, rows, tag)
 
-    def _watch(self, word: str, name: str) -> Answered:
+    def _watch(self, matched: re.Match[str], _: list[Any]) -> Answered:
         """LISTEN and UNLISTEN: each change of a kept view, or of a table of rules, is told."""
+        word, name = matched[1].upper(), matched[2].strip('"')
         if word == "LISTEN" and name not in self._watched:
             self._watched[name] = self._ws.subscribe(
                 name, lambda changes: self._notify(name, changes)
@@ -215,7 +206,7 @@ class Session:
         with self._lock:
             self._send(message(b"A", struct.pack(">i", 1), text(name), text(str(len(changes)))))
 
-    def _copy(self, matched: re.Match[str]) -> Answered:
+    def _copy(self, matched: re.Match[str], _: list[Any]) -> Answered:
         """COPY ... TO STDOUT, as text or CSV."""
         how = matched["how"].lower()
         is_csv, head = "csv" in how, "header" in how
@@ -227,19 +218,15 @@ class Session:
         columns = values.columns_of(answer.schema)
         self._out.append(message(b"H", struct.pack(">bh", 0, len(columns)), b"\0\0" * len(columns)))
         lines: list[list[str | None]] = [[one.name for one in columns]] if head else []
-        for one in answer:
-            lines.append(
-                [
-                    None if v is None else values.as_text(v, c.oid)
-                    for v, c in zip(one, columns, strict=True)
-                ]
-            )
+        for row in answer:
+            pairs = zip(row, columns, strict=True)
+            lines.append([None if v is None else values.as_text(v, c.oid) for v, c in pairs])
         for line in lines:
             self._out.append(message(b"d", (_csv(line) if is_csv else _tabs(line)).encode()))
         self._out.append(message(b"c"))
         return Answered(None, [], f"COPY {len(answer)}")
 
-    def _copy_in(self, matched: re.Match[str]) -> Answered:
+    def _copy_in(self, matched: re.Match[str], _: list[Any]) -> Answered:
         """COPY ... FROM STDIN, as text or CSV: all rows, or none."""
         table, names = matched["table"], matched["columns"]
         asked = self._client.run(f"SELECT {names or '*'} FROM {table} LIMIT 0")
@@ -287,7 +274,7 @@ class Session:
         self._portals[matched["name"].strip('"')] = portal
         return Answered(None, [], "DECLARE CURSOR")
 
-    def _fetch(self, matched: re.Match[str]) -> Answered:
+    def _fetch(self, matched: re.Match[str], _: list[Any]) -> Answered:
         """FETCH and MOVE: the next rows of a cursor."""
         portal = self._named(self._portals, matched["name"].strip('"'))
         rows, count = self._answer(portal).rows, (matched["count"] or "1").lower()
@@ -297,6 +284,17 @@ class Session:
         if word == "MOVE":
             return Answered(None, [], tag)
         return Answered(self._answer(portal).columns, rows[begin : portal.sent], tag)
+
+    def _close_cursor(self, matched: re.Match[str], _: list[Any]) -> Answered:
+        """CLOSE."""
+        self._portals.pop(matched["name"].strip('"'), None)
+        return Answered(None, [], "CLOSE CURSOR")
+
+    # what the session runs itself, and no SQL of the store
+    own: ClassVar = {
+        WATCH: _watch, COPY_OUT: _copy, COPY_IN: _copy_in, DECLARE: _declare, FETCH: _fetch,
+        CLOSE: _close_cursor,
+    }  # fmt: skip
 
     # -- the extended protocol
 
@@ -405,10 +403,7 @@ class Session:
 
 
 def _is_own(said: str) -> bool:
-    """Return whether a statement is the session's own, and no SQL of the store."""
-    return any(
-        one.match(said) for one in (BRACKET, WATCH, COPY_OUT, COPY_IN, DECLARE, FETCH, CLOSE)
-    )
+    return any(pattern.match(said) for pattern in (BRACKET, *Session.own))
 
 
 def _format(formats: list[int], place: int) -> int:
