@@ -10,6 +10,7 @@ import pytest
 
 import ivm
 from ivm.errors import ConstraintError, RangeError
+from ivm.sql.errors import SqlError
 from tests.support.sql.oracle import Both, rows_of
 
 TABLES = [
@@ -264,6 +265,14 @@ FORMS = {
         "PIVOT (SELECT id, v, x FROM t) ON v IN (1.50, -2.5, 4.00) USING sum(x)",
         "PIVOT (SELECT id, x FROM t) ON x IN (1e0, -0.5) USING min(id)",
     ],
+    "what is distinct, in order": [
+        "SELECT DISTINCT p, s FROM t ORDER BY t.p NULLS FIRST, t.s LIMIT 3",
+        "SELECT DISTINCT p FROM t ORDER BY p * -1 LIMIT 2",
+        "SELECT DISTINCT p % 2 AS z FROM t ORDER BY abs(p % 2 - 1), z LIMIT 1",
+        "SELECT DISTINCT * FROM (SELECT p, s FROM t) AS x ORDER BY length(x.s), x.s, x.p LIMIT 2",
+        "SELECT DISTINCT p, count(*) AS n FROM t GROUP BY p ORDER BY count(*) + p, t.p LIMIT 2",
+        "SELECT DISTINCT t.p, x.s FROM t JOIN t AS x ON t.id = x.id ORDER BY x.s DESC, t.p LIMIT 2",
+    ],
     "the first rows": ["SELECT id FROM t ORDER BY v DESC, id FETCH FIRST 2 ROWS ONLY"],
 }
 
@@ -280,6 +289,21 @@ def test_a_form_is_kept_as_duckdb_answers_it(form: str, tmp_path: Path) -> None:
         for edit in EDITS:
             both.run(edit)
             both.compare()
+
+
+def test_what_is_distinct_is_ordered_by_what_is_selected(tmp_path: Path) -> None:
+    """By columns with the names of tables, and by what is made of them; not by others."""
+    with ivm.open(tmp_path / "f.pages", threads=1) as workspace:
+        both = Both(workspace)
+        for statement in TABLES:
+            both.run(statement)
+        for query in FORMS["what is distinct, in order"]:
+            whole = query.partition(" LIMIT")[0]
+            for text in (query, whole):
+                assert [*workspace.sql(text)] == both.duck.execute(text).fetchall(), text
+        for key in ("t.id", "id", "p + id", "(SELECT max(id) FROM t) - p"):
+            with pytest.raises(SqlError, match="ORDER BY takes what is selected"):
+                workspace.sql(f"SELECT DISTINCT p FROM t ORDER BY {key}")
 
 
 def test_a_row_whose_key_is_null_is_the_nearest_of_none(tmp_path: Path) -> None:

@@ -81,9 +81,7 @@ def with_moments(rules: Iterable[Rule], builder: Builder) -> list[Rule]:
 
 
 def _beside(rule: Rule, builder: Builder, helpers: dict[tuple[str, Term], str]) -> Rule:
-    """Return a rule that reads what it calculates from a clock alone from helper views, which are
-    added if they lack.
-    """
+    """Return a rule that reads what it calculates from a clock alone from helper views."""
     clocks = {v: x.name for x in rule.body if _is_clock(x) for v in variables(x)}
     read: dict[str, Atom] = {}
 

@@ -39,7 +39,7 @@ from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.partitions import ASKED, limiting
 from ivm.sql.queries.scope import LAST, Scope, Source, inner_query, needs_of, text_of, unique
 from ivm.sql.rules import Body, Builder, Schema, Table
-from ivm.sql.terms import Term, Typed
+from ivm.sql.terms import Call, Term, Typed, Var
 from pagestore.host import KEYS_MAX, of_texts
 
 SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -391,43 +391,34 @@ class Select(Clauses):
         return found
 
     def _distinct(self, columns: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
-        on = self.node.args["distinct"].args.get("on")
+        on, order = self.node.args["distinct"].args.get("on"), self.node.args.get("order")
+        by, resolve = order.expressions if order is not None else [], self.builder.resolve
         if on is not None:
             keys = [self.evaluate(one) for one in on.expressions]
-            order = self.node.args.get("order")
-            by = order.expressions if order is not None else []
             if order is not None and _by_all(order):
                 raise SqlError("with DISTINCT ON, ORDER BY names its columns", order)
             return row_numbers.first_of_each(self, keys, by, columns)
-        order = self.node.args.get("order")
-        extra = []
-        for one in order.expressions if order is not None and not _by_all(order) else ():
-            value = self.order_value(one.this, columns)
-            if value not in [v for _, v in columns]:
-                extra.append(value)
-        if extra and (self.top or self._limited()):
-            raise SqlError("with DISTINCT, ORDER BY takes columns of the select list", self.node)
-        if len(columns) > KEYS_MAX and self.builder.is_set(
-            self.scope.body, [v.term for _, v in columns]
-        ):
+        sorting = [] if order is None or _by_all(order) else [key.this for key in by]
+        ordered = [(key, self.order_value(key, columns)) for key in sorting]
+        terms = [value.term for _, value in columns]
+        if len(columns) > KEYS_MAX and self.builder.is_set(self.scope.body, terms):
             return columns
         body, values = self.builder.as_atom(self.scope.body, columns, distinct=True)
         new = [(name, value) for (name, _), value in zip(columns, values, strict=True)]
-        terms = {
-            self.builder.resolve(old.term): value
-            for (_, old), value in zip(columns, values, strict=True)
-        }
         self.scope = Scope(body, [Source("", new)], self.scope.parent)
-        self.replaced = (
-            {
-                text_of(unaliased(item)): value
-                for item, value in zip(self.items, values, strict=False)
-                if not isinstance(unaliased(item), exp.Column | exp.Star)
-            }
-            if len(self.items) == len(values)
-            else {}
-        )
-        self.grouped = terms
+        self.grouped = kept = dict(zip(map(resolve, terms), values, strict=True))
+        items = self.items if len(self.items) == len(values) else ()
+        self.replaced = {
+            text_of(unaliased(item)): value
+            for item, value in zip(items, values, strict=False)
+            if not isinstance(unaliased(item), exp.Column | exp.Star)
+        }
+        for key, value in ordered:
+            term = _of_columns(resolve(value.term), kept)
+            if term is not None and not isinstance(key, exp.Literal):
+                self.replaced[text_of(key)] = value._replace(term=term)
+            elif term is None and (self.top or self._limited()):
+                raise SqlError("with DISTINCT, ORDER BY takes what is selected: select it", key)
         return new
 
     def _limited(self) -> bool:
@@ -448,6 +439,17 @@ class Select(Clauses):
                 return rows
             body, columns, keys = row_numbers.limited(self, body, columns, keys)
         return Rows(body, columns, tuple(keys) if self.top else ())
+
+
+def _of_columns(term: Term, columns: dict[Term, Typed]) -> Term | None:
+    """Return a term of those of columns as one of the columns' new values; None if it has others."""
+    if term in columns:
+        return columns[term].term
+    if not isinstance(term, Call):
+        return None if isinstance(term, Var) else term
+    args = [_of_columns(arg, columns) for arg in term.args]
+    known = [arg for arg in args if arg is not None]
+    return Call(term.name, tuple(known), term.origin) if len(known) == len(args) else None
 
 
 def _of_rows(node: exp.Expr) -> exp.Select:

@@ -111,9 +111,8 @@ def packed(columns: list[Column], rows: pa.Table) -> bytes | None:
     """Return the messages of rows of numbers in binary; None if there is anything else in them."""
     codes = [NUMBERS.get(column.oid) for column in columns]
     types = [oid_of(field.type) for field in rows.schema]
-    if types != [column.oid for column in columns] or not all(codes):
-        return None
-    if any(column.null_count for column in rows.columns):
+    others = types != [column.oid for column in columns] or not all(codes)
+    if others or any(column.null_count for column in rows.columns):
         return None
     parts = [("letter", "S1"), ("length", ">i4"), ("columns", ">i2")]
     for n, code in enumerate(codes):
