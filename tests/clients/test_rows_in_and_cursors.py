@@ -131,6 +131,8 @@ def test_psql_copies_and_fetches(server: Server) -> None:
 
 
 LONG = [  # of rows of numbers, and of others
+    "SELECT id, a, b, CASE WHEN id % 3 = 0 THEN c END, CASE WHEN id % 5 > 0 THEN e END, "
+    "CAST(NULL AS REAL) FROM many ORDER BY id",
     "SELECT id, a, b, c, d, e FROM many WHERE id <> 150 ORDER BY id",
     "SELECT * FROM many ORDER BY id",
     "SELECT id, a + c FROM many ORDER BY id",

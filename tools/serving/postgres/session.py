@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
 
 import ivm
-from ivm import Answer
 from ivm.dbapi import DataError, Error, OperationalError, ProgrammingError
 from ivm.dbapi.connection import EDIT
 from ivm.dbapi.errors import errors_of_pep249
@@ -44,7 +43,7 @@ class Statement:
 class Rows(Sequence[tuple[Any, ...]]):
     """The rows of a long answer, which are listed if one of them is taken."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ivm.Answer) -> None:
         self.table = answer.to_arrow()
         self._listed = cache(lambda: [*answer])
 
@@ -166,7 +165,7 @@ class Session:
 
     def _run(self, said: str, given: list[Any] | None) -> Answered:
         """Run one statement."""
-        for pattern, run in self.own.items():
+        for pattern, run in self.commands.items():
             if matched := pattern.fullmatch(said):
                 return run(self, matched, given or [])
         answer = self._client.run(said, given)
@@ -291,7 +290,7 @@ class Session:
         return Answered(None, [], "CLOSE CURSOR")
 
     # what the session runs itself, and no SQL of the store
-    own: ClassVar = {
+    commands: ClassVar = {
         WATCH: _watch, COPY_OUT: _copy, COPY_IN: _copy_in, DECLARE: _declare, FETCH: _fetch,
         CLOSE: _close_cursor,
     }  # fmt: skip
@@ -403,7 +402,7 @@ class Session:
 
 
 def _is_own(said: str) -> bool:
-    return any(pattern.match(said) for pattern in (BRACKET, *Session.own))
+    return any(pattern.match(said) for pattern in (BRACKET, *Session.commands))
 
 
 def _format(formats: list[int], place: int) -> int:

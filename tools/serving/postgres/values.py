@@ -110,19 +110,21 @@ def writer(columns: list[Column], binary: list[bool]) -> Callable[[tuple[Any, ..
 def packed(columns: list[Column], rows: pa.Table) -> bytes | None:
     """Return the messages of rows of numbers in binary; None if there is anything else in them."""
     codes = [NUMBERS.get(column.oid) for column in columns]
-    types = [oid_of(field.type) for field in rows.schema]
-    others = types != [column.oid for column in columns] or not all(codes)
-    if others or any(column.null_count for column in rows.columns):
+    if [oid_of(field.type) for field in rows.schema] != [c.oid for c in columns] or not all(codes):
         return None
     parts = [("letter", "S1"), ("length", ">i4"), ("columns", ">i2")]
     for n, code in enumerate(codes):
         parts += [(f"size {n}", ">i4"), (f"value {n}", f">{code}")]
     made = np.empty(len(rows), parts)
     made["letter"], made["length"], made["columns"] = b"D", made.itemsize - 1, len(codes)
+    sent = np.ones(len(rows), [(name, bool, made[name].itemsize) for name, _ in parts])
     for n, column in enumerate(rows.columns):
-        made[f"size {n}"] = made.dtype[f"value {n}"].itemsize
-        made[f"value {n}"] = column.to_numpy()
-    return made.tobytes()
+        size, null = made[f"value {n}"].itemsize, column.is_null().to_numpy()
+        made[f"value {n}"] = column.fill_null(pa.scalar(0).cast(column.type)).to_numpy()
+        made[f"size {n}"] = np.where(null, -1, size)
+        made["length"] -= np.where(null, size, 0)
+        sent[f"value {n}"][null] = False  # a null is its size alone
+    return bytes(made.view(np.uint8)[sent.view(bool)])
 
 
 def _way(oid: int, binary: bool) -> Callable[[Any], bytes]:
