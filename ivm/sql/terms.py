@@ -19,7 +19,6 @@ from ivm.sql.types import SqlType
 
 VARIABLE = re.compile(r"_x\d+")  # those that the translation makes
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
-FLIPPED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from ivm.lang.ir import NEGATED
 from ivm.sql.conversions import (
     SESSION_ZONE,
     alike,
@@ -32,7 +33,6 @@ from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import (
-    FLIPPED,
     Call,
     Either,
     Lit,
@@ -258,7 +258,7 @@ class Expressions:
         kind = next(
             kind
             for kind, one in COMPARE.items()
-            if one == (FLIPPED[operation] if every else operation)
+            if one == (NEGATED[operation] if every else operation)
         )
         test = kind(this=node.this.copy(), expression=exp.column("any_value", "any_rows"))
         rows = _counted(list_rows.as_query(node.expression), "any_rows", "any_value")
@@ -347,7 +347,7 @@ class Expressions:
                 return self.condition(listed, wanted)
             return self._quantified(node, wanted)
         if operation := COMPARE.get(type(node)):
-            return self._comparison(node, operation if wanted else FLIPPED[operation])
+            return self._comparison(node, operation if wanted else NEGATED[operation])
         return self._truth(self.value(node), node, wanted)
 
     def _null(self, node: exp.Expr, wanted: bool) -> list[Literal]:
@@ -393,8 +393,8 @@ class Expressions:
             raise SqlError("ANY and ALL stand after a comparison", node)
         inner, every = list_rows.as_query(node.expression), isinstance(node.expression, exp.All)
         if every != wanted:  # some row for which the comparison is true, or false
-            return self._deciding(node, inner, FLIPPED[operation] if every else operation, True)
-        opposite = operation if not wanted else FLIPPED[operation]
+            return self._deciding(node, inner, NEGATED[operation] if every else operation, True)
+        opposite = operation if not wanted else NEGATED[operation]
         return self._deciding(node, inner, opposite, False)
 
     def _deciding(
@@ -512,8 +512,8 @@ def _deep_operands(node: exp.Expr, known: Container[int]) -> list[exp.Expr]:
 
 def negated(term: Term) -> Term:
     """Return the opposite of a condition."""
-    if isinstance(term, Call) and term.name in FLIPPED:
-        return Call(FLIPPED[term.name], term.args)
+    if isinstance(term, Call) and term.name in NEGATED:
+        return Call(NEGATED[term.name], term.args)
     if isinstance(term, Call) and term.name == "not":
         return term.args[0]
     return Call("not", (term,))
@@ -566,7 +566,7 @@ def _compared(term: Term) -> list[Term]:
 
 
 def _is_compared(term: Term) -> bool:
-    if not isinstance(term, Call) or (term.name != "or" and term.name not in FLIPPED):
+    if not isinstance(term, Call) or (term.name != "or" and term.name not in NEGATED):
         return False
     return all(map(_is_compared if term.name == "or" else _is_plain, term.args))
 
