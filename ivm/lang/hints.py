@@ -213,7 +213,7 @@ def with_others(
                     _place(text, start), _place(text, end), parse(before + text[start:end], source)
                 )
             )
-        except RuleError as mistake:
+        except RuleError as mistake:  # kept without its frames, which refer to the others found
             if isinstance(mistake, RuleSyntaxError):
                 mistake.text = text.split("\n")[mistake.where.line - 1]
             found.append(mistake.with_traceback(None))

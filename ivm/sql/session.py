@@ -12,7 +12,7 @@ this follows from, is up to date there: tables, their indices and views.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
@@ -90,11 +90,9 @@ class Reader:
     @contextmanager
     def catalog(self) -> Iterator[Catalog]:
         """Give the tables and views that statements can name."""
-        if self.edited is not None:
-            yield Catalog(self.edited._txn)
-        else:
-            with self._snapshot() as snap:  # closed, since what compiles refers to it in circles
-                yield Catalog(snap)
+        reads = self._snapshot() if self.edited is None else nullcontext(self.edited._txn)
+        with reads as source:  # a snapshot is closed, since what compiles refers to it in circles
+            yield Catalog(source)
 
     def bring_up_to_date(self, names: Iterable[str]) -> None:
         """Apply the edits so far within `state`, and let relations follow them."""

@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 from sqlglot import exp
 
 from ivm.errors import EditError
+from ivm.lang.ir import MIRRORED
 from ivm.names import CLOCK, TODAY, moment_of
 from ivm.sql.conversions import DATE_OF, convert
 from ivm.sql.naming.names import called
@@ -43,8 +44,10 @@ from pagestore.host import Store
 MOMENT = Table(CLOCK, (Column("moment", TIMESTAMPTZ, False),), ())
 DAY = Table(TODAY, (Column("day", DATE, False),), ())
 # a moment's date compared with a day: the moment with the midnight before that day, or after it (1)
-RANGES = {">=": ">=0", ">": ">=1", "<": "<0", "<=": "<1", "=": ">=0 <1"}
-MIRRORED = {">=": "<=", ">": "<", "<": ">", "<=": ">="}
+RANGES = {
+    ">=": [(">=", 0)], ">": [(">=", 1)], "<": [("<", 0)], "<=": [("<", 1)],
+    "=": [(">=", 0), ("<", 1)],
+}  # fmt: skip
 COLUMNS = {CLOCK: "moment: timestamp(UTC)", TODAY: "day: date"}
 READS: dict[str, tuple[Any, ...]] = {  # the table, and the types that its moment is made one of
     "now current_timestamp currenttimestamp currenttimestampltz clock_timestamp "
@@ -83,7 +86,7 @@ def with_moments(rules: Iterable[Rule], builder: Builder) -> list[Rule]:
 def _beside(rule: Rule, builder: Builder, helpers: dict[tuple[str, Term], str]) -> Rule:
     """Return a rule that reads what it calculates from a clock alone from helper views."""
     clocks = {v: x.name for x in rule.body if _is_clock(x) for v in variables(x)}
-    read: dict[str, Atom] = {}
+    read: dict[str, Term] = {}
 
     def apart(term: Term) -> Term:
         if not isinstance(term, Call) or clocks.keys().isdisjoint(variables(term)):
@@ -94,16 +97,16 @@ def _beside(rule: Rule, builder: Builder, helpers: dict[tuple[str, Term], str]) 
             return Call(term.name, tuple(map(apart, term.args)), term.origin)
         moment = clocks[name], substitute(term, {name: Var("c")})
         helper = helpers.get(moment) or helpers.setdefault(moment, builder.helper())
-        atom = Atom(helper, (builder.variable(TIMESTAMP, False).term,))
-        return read.setdefault(helper, atom).keys[0] or term
+        return read.get(helper) or read.setdefault(helper, builder.variable(TIMESTAMP, False).term)
 
     ranged = [part for x in rule.body for part in _as_ranges(x, clocks.keys())]
     body = [replace(x, term=apart(x.term)) if isinstance(x, Test | Define) else x for x in ranged]
     readers: list[Literal | Term] = [arg for fold in rule.folds for arg in fold.args]
     readers += [*rule.heads, *(x for x in body if not _is_clock(x))]
     unread = {*clocks} - {v for x in readers for v in variables(x)}
+    moments = (Atom(helper, (variable,)) for helper, variable in read.items())
     kept = (x for x in body if not (_is_clock(x) and unread & {*variables(x)}))
-    return replace(rule, body=(*read.values(), *kept), required=rule.required - unread)
+    return replace(rule, body=(*moments, *kept), required=rule.required - unread)
 
 
 def _as_ranges(literal: Literal, clocks: Set[str]) -> list[Literal]:
@@ -122,7 +125,7 @@ def _as_ranges(literal: Literal, clocks: Set[str]) -> list[Literal]:
         return [literal]
     days = day, Call("+", (day, Lit(1, "int64")))
     moment, *midnights = (Call("datetime", (each,)) for each in (moment, *days))
-    return [Test(Call(s[:-1], (moment, midnights[int(s[-1])]))) for s in sides.split()]
+    return [Test(Call(side, (moment, midnights[later]))) for side, later in sides]
 
 
 def _is_clock(literal: Literal) -> TypeGuard[Atom]:
@@ -130,7 +133,7 @@ def _is_clock(literal: Literal) -> TypeGuard[Atom]:
 
 
 def _is_shifted(term: Term, clock: str) -> bool:
-    """Return whether a term is a clock, perhaps with a constant added, which bounds ranges itself."""
+    """Return whether a term is a clock, perhaps shifted by a constant: it bounds ranges itself."""
     if not isinstance(term, Call):
         return True
     same = term.name in ("+", "-") or (clock == CLOCK and term.name in ("datetime", "datetime:utc"))

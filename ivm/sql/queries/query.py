@@ -392,7 +392,7 @@ class Select(Clauses):
 
     def _distinct(self, columns: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
         on, order = self.node.args["distinct"].args.get("on"), self.node.args.get("order")
-        by, resolve = order.expressions if order is not None else [], self.builder.resolve
+        by = order.expressions if order is not None else []
         if on is not None:
             keys = [self.evaluate(one) for one in on.expressions]
             if order is not None and _by_all(order):
@@ -400,7 +400,7 @@ class Select(Clauses):
             return row_numbers.first_of_each(self, keys, by, columns)
         sorting = [] if order is None or _by_all(order) else [key.this for key in by]
         ordered = [(key, self.order_value(key, columns)) for key in sorting]
-        terms = [value.term for _, value in columns]
+        terms, resolve = [value.term for _, value in columns], self.builder.resolve
         if len(columns) > KEYS_MAX and self.builder.is_set(self.scope.body, terms):
             return columns
         body, values = self.builder.as_atom(self.scope.body, columns, distinct=True)
@@ -442,7 +442,7 @@ class Select(Clauses):
 
 
 def _of_columns(term: Term, columns: dict[Term, Typed]) -> Term | None:
-    """Return a term of those of columns as one of the columns' new values; None if it has others."""
+    """Return a term made of those of columns as one of their new values; None if it has others."""
     if term in columns:
         return columns[term].term
     if not isinstance(term, Call):
