@@ -27,7 +27,7 @@ from ivm.names import is_membership, is_unread
 from ivm.plan import costs
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
 from ivm.plan.join_order import JoinOrders
-from ivm.plan.join_tree import is_linked, is_supported, lists_pairs
+from ivm.plan.join_tree import is_linked, is_supported, lists_pairs, names_of_bound
 from ivm.plan.moves import moves_of, order_of
 from ivm.plan.plan import Columns, Move, Plan, Rounds, Scan, Trie, Tries, Upkeep, Way, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
@@ -394,13 +394,13 @@ def _in_columns(
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if (
         max(ranges.values(), default=0) > 1
-        or plans[0].nulls
+        or any(not plans[0].nulls.isdisjoint(names_of_bound(plans[0], b)) for b in plans[0].bounds)
         or not is_supported(plans[0])
         or is_linked(plans[0])
     ):
         return None
     flat = not plans[0].reads and len(positive) == len(conjunction.atoms) == 2
-    if flat and lists_pairs(plans[0], conjunction.stored_keys, _needed(conjunction, plans[0])):
+    if flat and _lists_pairs(conjunction, plans[0]):
         return None  # flat tries list the pairs of two relations faster
     once = maintenance == ONCE
     first = plans[0].going(Columns, "evaluated once", once=once)
@@ -442,7 +442,16 @@ def _is_found_by_links(
         return False
     if not is_linked(plan, ranges=True):
         return True
-    return not lists_pairs(plan, conjunction.stored_keys, _needed(conjunction, plan))
+    return not _lists_pairs(conjunction, plan)
+
+
+def _lists_pairs(conjunction: Conjunction, plan: Plan) -> bool:
+    """Return whether keys lead to several rows; those of functions do not, though these may be
+    stored with their values, to find two of one key.
+    """
+    stored, atoms = conjunction.stored_keys, (a.atom for a in conjunction.atoms)
+    keys = {a.predicate: min(stored[a.predicate], len(a.args)) for a in atoms}
+    return lists_pairs(plan, keys, _needed(conjunction, plan))
 
 
 def _needed(conjunction: Conjunction, plan: Plan) -> frozenset[str]:

@@ -249,11 +249,7 @@ class Builder:
         ]
         inner = body.copy()
         own = self.define(inner, value)
-        columns = [Column(f"k{n}", v.type, self.may_be_null(inner, v)) for n, v in enumerate(keys)]
-        columns.append(Column("value", own.type, self.may_be_null(inner, own)))
-        table = Table(self.helper(), (*columns,), (*range(len(keys)),), function=True)
-        self.rule(Atom(table.name, tuple(k.term for k in keys), (own.term,)), inner)
-        self._bound[term] = self.scan(table, body, keys)[-1]
+        self._bound[term] = self.scan(self.function(inner, keys, own), body, keys)[-1]
         return self._bound[term]
 
     def test(self, body: Body, term: Term) -> None:
@@ -457,6 +453,53 @@ class Builder:
             ]
             given -= {id(rule) for rule in more}
         self.rules = [rule for rule in self.rules if id(rule) not in given]
+
+    def function(
+        self,
+        body: Body,
+        keys: Sequence[Typed],
+        value: Typed,
+        op: str | None = None,
+        args: tuple[Term, ...] = (),
+    ) -> Table:
+        """Make a helper view that is a function of some values of a body: to another, or to an
+        aggregate of that type.
+        """
+        name, folds = self.helper(), tuple[Fold, ...]()
+        if op is not None:
+            value = self.variable(value.type, False)
+            assert isinstance(value.term, Var)
+            folds = (Fold(op, value.term.name, args),)
+        row = [*keys, value]
+        self.rule(Atom(name, tuple(k.term for k in keys), (value.term,)), body, folds)
+        columns = (Column(f"k{n}", v.type, self.may_be_null(body, v)) for n, v in enumerate(row))
+        return Table(name, (*columns,), (*range(len(keys)),), function=True)
+
+    def completed(
+        self,
+        table: Table,
+        body: Body,
+        keys: Sequence[Typed],
+        empty: Typed,
+        lacking: Table | None = None,
+    ) -> Table:
+        """Return a function with a table's values, and `empty` for the rows of a body, told apart by
+        its keys, that have none: those that `lacking`, if it is given, lacks; then the table itself
+        gets these.
+        """
+        name, none, missing, value = table.name, Body(), body.copy(), table.columns[-1]
+        if lacking is None:
+            there = Body()
+            row = self.scan(table, there)
+            name = self.function(there, row[:-1], row[-1]).name
+        self.scan(lacking or table, none, [*keys])
+        missing.literals.append(Not(tuple(none.literals)))
+        other = self.define(missing, empty)
+        self.rule(Atom(name, tuple(k.term for k in keys), (other.term,)), missing)
+        columns = (Column(f"k{n}", k.type, self.may_be_null(body, k)) for n, k in enumerate(keys))
+        nullable = empty.nullable or value.nullable
+        row_ = (*columns, replace(value, nullable=nullable))
+        return Table(name, row_, (*range(len(keys)),), function=True)
 
     def rule(self, head: Atom, body: Body, folds: tuple[Fold, ...] = ()) -> None:
         """Add a rule with a body's literals."""

@@ -26,6 +26,7 @@ from pagestore.host import (
     Edits,
     Tree,
     ascending,
+    begins,
     bulk,
     compose_edits,
     count_prefixes,
@@ -180,8 +181,12 @@ def check_stored_function(context: Context, name: str, tree: Tree) -> None:
     that could be.
     """
     if context.installed.stored[name].checked:
+        keys = len(context.predicate(name).keys)
+        rows = np.empty((keys, 0), np.int64)
         for batch in read_batches(context.txn.pages, tree):
-            check_function(context, name, Delta(np.full(batch.shape[1], INSERT), batch))
+            rows = np.concatenate([rows[:, -1:], batch[:keys]], axis=1)
+            for at in np.flatnonzero(~begins(rows))[:1]:
+                raise _conflict(context, name, tuple(rows[:, at].tolist()), tree)
 
 
 def _conflict(

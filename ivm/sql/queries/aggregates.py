@@ -39,7 +39,6 @@ from ivm.sql.terms import (
     Either,
     Lit,
     Literal,
-    Not,
     Rule,
     Typed,
     Var,
@@ -245,24 +244,9 @@ class Grouping(Group):
 
     def _completed(self, one: Made, base: Table) -> Table:
         """Return a function that has the default for groups without a row."""
-        builder, name = self.builder, self.builder.helper()
-        value = one.table.columns[-1]
-        column = replace(value, nullable=value.nullable or one.default.value is None)
-        keys = tuple(builder.variable(c.type, c.nullable) for c in base.columns[: len(self.key)])
-        result = builder.variable(value.type, value.nullable)
-        there = Body()
-        builder.scan(one.table, there, [*keys, result])
-        head = Atom(name, tuple(k.term for k in keys), (result.term,))
-        builder.emit(Rule((head,), tuple(there.literals)))
         missing = Body()
-        builder.scan(base, missing, keys)
-        none = Body()
-        builder.scan(one.table, none, keys)
-        assert isinstance(result.term, Var)
-        lacking = (*missing.literals, Not(tuple(none.literals)), Define(result.term, one.default))
-        builder.emit(Rule((head,), lacking))
-        columns = (*base.columns[: len(self.key)], column)
-        return Table(name, columns, (*range(len(self.key)),), function=True)
+        keys = self.builder.scan(base, missing)[: len(self.key)]
+        return self.builder.completed(one.table, missing, keys, one.empty)
 
     # -- one aggregate
 

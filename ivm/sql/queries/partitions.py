@@ -26,7 +26,7 @@ from ivm.sql.queries.row_numbers import MOST, Key, numbered, ordered_terms, orde
 from ivm.sql.queries.scope import inner_query, text_of
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Builder, Column, Table, column_of, outer_value
-from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Term, Typed, Var
+from ivm.sql.terms import Atom, Call, Lit, Literal, Not, Term, Typed, Var
 from ivm.sql.types import BIGINT, DATE, INTEGER, TIMESTAMP, SqlType
 from pagestore.host import KEYS_MAX
 
@@ -125,17 +125,33 @@ def reaches_end(node: exp.Window, last: bool) -> bool:
     return (end if last else start) == "UNBOUNDED" and is_past and not given.get("exclude")
 
 
+# the columns of a row, those of another, and the body that finds the two
+Pair = tuple[Sequence[Typed], Sequence[Typed], Body]
+
+
 class Neighbours:
     """Finds the neighbours of rows, whose columns are those of their group, those that they are in
-    order by, which tell them apart, and others.
+    order by, which tell them apart.
     """
 
-    def __init__(self, builder: Builder, rows: Table, levels: range, upward: bool) -> None:
+    def __init__(
+        self, builder: Builder, rows: Table, levels: range, told: Sequence[int], upward: bool
+    ) -> None:
         """The neighbour has the next greater values if `upward`, else the next smaller ones, of the
-        columns at the places `levels`.
+        columns at the places `levels`; those at `told` tell a row apart.
         """
-        self.builder, self.rows, self._levels = builder, rows, levels
+        self.builder, self.rows, self._levels, self._told = builder, rows, levels, told
         self._op, self._sign = ("min", ">") if upward else ("max", "<")
+
+    def own(self, row: Sequence[Typed]) -> list[Typed]:
+        """Return the columns that tell a row apart."""
+        return [row[place] for place in self._told]
+
+    def there(self, pair: Sequence[Typed]) -> list[Typed]:
+        """Return the columns that tell the other row of a pair apart."""
+        moved = iter(pair[len(self._told) :])
+        places = zip(self._told, pair, strict=False)
+        return [next(moved) if place in self._levels else value for place, value in places]
 
     @cached_property
     def _near(self) -> dict[int, Table]:
@@ -147,31 +163,37 @@ class Neighbours:
 
     @cached_property
     def _next(self) -> Table:
-        """The rows with the ordered columns of their neighbours."""
-        bodies = [
-            ([*row, *there[self._levels.start :]], body) for row, there, body in self.rows_found()
-        ]
-        return self.together(bodies)
+        rows = ((self.own(row), self.own(there), body) for row, there, body in self._rows_found())
+        return self.pairs(rows, True)
 
-    def together(self, bodies: Iterable[tuple[Sequence[Typed], Body]]) -> Table:
-        """Make a relation of rows and the ordered columns of others, of what some bodies find."""
-        name, width = self.builder.helper(), self._levels.stop
-        for row, body in bodies:
-            self.builder.rule(Atom(name, tuple(v.term for v in row)), body)
-        there = (replace(c, name=f"t{n}") for n, c in enumerate(self.rows.columns[:width]))
-        columns = (*self.rows.columns[:width], *[*there][self._levels.start :])
-        return Table(name, columns, (*range(len(columns)),))
+    def pairs(self, bodies: Iterable[Pair], is_function: bool) -> Table:
+        """Make a relation of the pairs that some bodies find: a function if each row is in one."""
+        name, columns = self.builder.helper(), [self.rows.columns[n] for n in self._told]
+        moved = [n for n, place in enumerate(self._told) if place in self._levels]
+        is_function = is_function and len(moved) == 1
+        for row, there, body in bodies:
+            key, other = tuple(v.term for v in row), tuple(there[n].term for n in moved)
+            self.builder.rule(
+                Atom(name, key, other) if is_function else Atom(name, key + other), body
+            )
+        columns += [replace(columns[n], name=f"t{n}") for n in moved]
+        keys = len(columns) - is_function
+        return Table(name, (*columns,), (*range(keys),), is_function)
 
-    def away(self, steps: int) -> tuple[list[Typed], Body]:
-        """Return rows with the ordered columns of those that are so many steps away, and the body
-        that finds these.
-        """
-        body, first, width = Body(), self._levels.start, self._levels.stop
-        row = self.builder.scan(self._next if steps else self.rows, body)
-        there = row[width:] if steps else row[first:width]
+    def far(self, steps: int) -> Table:
+        """Return the pairs of rows with those that are so many steps away, 1 or more."""
+        return self._next if steps == 1 else self.pairs([self.away(steps)], True)
+
+    def away(self, steps: int) -> Pair:
+        """Return what finds the pairs of rows with those that are so many steps away."""
+        body = Body()
+        if not steps:
+            row = self.own(self.builder.scan(self.rows, body))
+            return row, row, body
+        pair = first = self.builder.scan(self._next, body)
         for _ in range(steps - 1):
-            there = self.builder.scan(self._next, body, [*row[:first], *there])[width:]
-        return [*row[:width], *there], body
+            pair = self.builder.scan(self._next, body, self.there(pair))
+        return first[: len(self._told)], self.there(pair), body
 
     def outermost(self) -> tuple[list[Typed], Body]:
         """Return the columns of the row of each group that comes first from outside, and the body
@@ -183,7 +205,7 @@ class Neighbours:
             given.append(self.builder.scan(self._ends[level], body, given)[-1])
         return given, body
 
-    def rows_found(self) -> Iterator[tuple[list[Typed], list[Typed], Body]]:
+    def _rows_found(self) -> Iterator[Pair]:
         """Yield the columns of rows, those of the neighbour, and the body that finds it."""
         for level in self._levels:
             body = Body()
@@ -193,10 +215,6 @@ class Neighbours:
             for end in self._levels[level + 1 - self._levels.start :]:
                 given.append(self.builder.scan(self._ends[end], body, given)[-1])
             yield row[: self._levels.stop], given, body
-
-    def none(self, row: Sequence[Typed]) -> list[Not]:
-        """Return literals that hold where a row has no neighbour."""
-        return self._none(row, self._levels.start)
 
     def _none(self, row: Sequence[Typed], first: int) -> list[Not]:
         lacking = []
@@ -212,7 +230,7 @@ class Neighbours:
         row = self.builder.scan(self.rows, body)
         other = self.builder.scan(self.rows, body, row[:level])[level]
         self.builder.test(body, Call(self._sign, (other.term, row[level].term)))
-        return self._folded(row[: level + 1], other, body)
+        return self.builder.function(body, row[: level + 1], other, self._op, (other.term,))
 
     def _end(self, level: int) -> Table:
         """Return a function from the columns before a level to the value there that comes first
@@ -220,15 +238,7 @@ class Neighbours:
         """
         body = Body()
         row = self.builder.scan(self.rows, body)
-        return self._folded(row[:level], row[level], body)
-
-    def _folded(self, keys: Sequence[Typed], value: Typed, body: Body) -> Table:
-        result, name = self.builder.variable(value.type, False).term, self.builder.helper()
-        assert isinstance(result, Var)
-        fold = Fold(self._op, result.name, (value.term,))
-        self.builder.rule(Atom(name, tuple(k.term for k in keys), (result,)), body, (fold,))
-        columns = (*self.rows.columns[: len(keys)], Column("value", value.type, False))
-        return Table(name, columns, (*range(len(keys)),), function=True)
+        return self.builder.function(body, row[:level], row[level], self._op, (row[level].term,))
 
 
 class Partition:
@@ -279,29 +289,22 @@ class Partition:
         if op not in self._peers:
             number = self.number()
             groups = [*self.groups, *(k.value for k in self.keys)]
-            self._peers[op] = self._folded(op, BIGINT, groups, number.term, self.body)
+            self._peers[op] = self._folded(op, BIGINT, groups, number.term)
         return self._peers[op]
 
     def _folded(
-        self, op: str, type_: SqlType, groups: Sequence[Typed], argument: Term | None, body: Body
+        self, op: str, type_: SqlType, groups: Sequence[Typed], argument: Term | None
     ) -> Typed:
         """Return an aggregate of the rows of each group, which each row reads."""
-        result, name = self.builder.variable(type_, False).term, self.builder.helper()
-        assert isinstance(result, Var)
-        inner = body.copy()
-        fold = Fold(op, result.name, () if argument is None else (argument,))
-        self.builder.rule(Atom(name, tuple(k.term for k in groups), (result,)), inner, (fold,))
-        columns = tuple(
-            Column(f"g{n}", k.type, self.builder.may_be_null(inner, k))
-            for n, k in enumerate(groups)
-        )
-        table = Table(name, (*columns, Column("value", type_, False)), (*range(len(groups)),), True)
+        value = Typed(Lit(0, "int64"), type_, False)
+        args = () if argument is None else (argument,)
+        table = self.builder.function(self.body.copy(), groups, value, op, args)
         return self.builder.scan(table, self.body, groups)[-1]
 
     def count(self) -> Typed:
         """Return the number of rows of the partition."""
         if "count" not in self._peers:
-            self._peers["count"] = self._folded("count", BIGINT, self.groups, None, self.body)
+            self._peers["count"] = self._folded("count", BIGINT, self.groups, None)
         return self._peers["count"]
 
     def _sought_order(self) -> list[Typed]:
@@ -338,61 +341,42 @@ class Partition:
             else None
         )
 
-    def _neighbours(self, order: list[Typed], values: Sequence[Typed], back: bool) -> Neighbours:
-        """Find the rows before or after each, in an order; rows have some values, too."""
+    @cached_property
+    def near(self) -> dict[bool, Neighbours]:
+        """What finds the rows before each (True) and after it; empty if these cannot be sought."""
+        if not (order := self._sought_order()):
+            return {}
         row = [*self.groups, *order]
-        names = [f"g{n}" for n in range(len(row) + len(values))]
-        rows = self._relation(self.body, names, [*row, *values], len(row))
-        levels = range(len(self.groups), len(row))
-        return Neighbours(self.builder, rows, levels, back != self._is_upward())
+        terms, identity = [v.term for v in row], [v.term for v in self.identity]
+        are_known = {*identity} <= {*terms}
+        told = [*map(terms.index, identity)] if are_known else [*range(len(row))]
+        self._own = [row[place] for place in told]
+        rows = self._relation(self.body, row, len(row))
+        levels, upward = range(len(self.groups), len(row)), self._is_upward()
+        return {b: Neighbours(self.builder, rows, levels, told, b != upward) for b in (True, False)}
 
-    def _beside(
-        self, value: Typed, order: list[Typed], steps: int, back: bool, default: Typed
-    ) -> Typed:
+    def _values(self, body: Body, values: Sequence[Typed]) -> Table:
+        """Return a relation of some values of the rows of a body, after what tells these apart."""
+        return self._relation(body, [*self._own, *values], len(self._own))
+
+    def _beside(self, value: Typed, steps: int, back: bool, default: Typed) -> Typed:
         """Return the value of the row so many steps before or after each, or a default without
         one.
         """
-        row, given = [*self.groups, *order], [] if isinstance(default.term, Lit) else [default]
-        near, name = self._neighbours(order, [value, *given], back), self.builder.helper()
-        columns, missing = slice(len(row)), Body()
-        alone = self.builder.scan(near.rows, missing)
-        if steps == 1:
-            moves, lacking = [*near.rows_found()], near.none(alone[columns])
-        else:
-            far, body, none = near.together([near.away(steps)]), Body(), Body()
-            moved = self.builder.scan(far, body)
-            there = [*moved[: len(self.groups)], *moved[len(row) :]]
-            self.builder.scan(far, none, alone[columns])
-            moves, lacking = [(moved[columns], there, body)], [Not(tuple(none.literals))]
-        for keys, there, body in moves:
-            moved = self.builder.scan(near.rows, body, there)
-            self.builder.rule(
-                Atom(name, tuple(v.term for v in keys), (moved[len(row)].term,)), body
-            )
-        empty, other = alone[-1] if given else default, self.builder.variable(default.type, True)
-        assert isinstance(other.term, Var)
-        missing.literals += [*lacking, Define(other.term, empty.term)]
-        self.builder.rule(Atom(name, tuple(v.term for v in alone[columns]), (other.term,)), missing)
-        *shown, last = near.rows.columns[: len(row) + 1]
-        last = replace(last, nullable=last.nullable or empty.nullable)
-        filled = Table(name, (*shown, last), (*range(len(row)),), function=True)
-        return self.builder.scan(filled, self.body, row)[-1]
+        near, body = self.near[back], Body()
+        far, values = near.far(steps), self._values(self.body, [value])
+        pair = self.builder.scan(far, body)
+        moved = self.builder.scan(values, body, near.there(pair))
+        table = self.builder.function(body, pair[: len(self._own)], moved[-1])
+        return self._or_empty(table, self._own, default, far)
 
-    def _outermost(self, value: Typed, order: list[Typed], last: bool) -> Typed:
+    def _outermost(self, value: Typed, last: bool) -> Typed:
         """Return the value of the first or the last row of the partition."""
-        near, groups = self._neighbours(order, [value], last), self.groups
+        near, groups = self.near[last], self.groups
         there, body = near.outermost()
-        name, row = self.builder.helper(), self.builder.scan(near.rows, body, there)
-        keys = tuple(v.term for v in there[: len(groups)])
-        self.builder.rule(Atom(name, keys, (row[-1].term,)), body)
-        columns = (*near.rows.columns[: len(groups)], near.rows.columns[-1])
-        result = Table(name, columns, (*range(len(groups)),), function=True)
-        return self.builder.scan(result, self.body, groups)[-1]
-
-    def _nearby(self, order: list[Typed], offsets: range) -> Table:
-        """Return the rows with those in order that are at some offsets from each."""
-        before, after = (self._neighbours(order, [], back) for back in (True, False))
-        return before.together((before if n < 0 else after).away(abs(n)) for n in offsets)
+        row = self.builder.scan(self._values(self.body, [value]), body, near.own(there))
+        table = self.builder.function(body, there[: len(groups)], row[-1])
+        return self.builder.scan(table, self.body, groups)[-1]
 
     def _read(
         self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()
@@ -403,16 +387,15 @@ class Partition:
         be compared with all of its partition.
         """
         builder, row = self.builder, [*self.groups, self.number()]
-        names, groups = [f"g{n}" for n in range(len(row))], len(self.groups)
-        table = self._relation(self.body, [*names, "v"], [*row, value], len(row))
-        inner = self.body.copy()
+        table, inner, there = (
+            self._relation(self.body, [*row, value], len(row)),
+            self.body.copy(),
+            Body(),
+        )
         inner.literals += inside
-        places = self._relation(inner, [*names, "place"], [*row, place], len(row))
-        there, found = Body(), builder.helper()
-        *keys, place = builder.scan(places, there)
-        moved = builder.scan(table, there, [*keys[:groups], place])[-1]
-        builder.rule(Atom(found, tuple(v.term for v in keys), (moved.term,)), there)
-        return self._or_empty(replace(table, name=found, function=True), row, default)
+        *keys, place = builder.scan(self._relation(inner, [*row, place], len(row)), there)
+        moved = builder.scan(table, there, [*keys[:-1], place])[-1]
+        return self._or_empty(builder.function(there, keys, moved), row, default)
 
     def _sought_key(self) -> Typed | None:
         """Return the one key of the order, if ranges of it can be sought and none is null."""
@@ -422,43 +405,26 @@ class Partition:
         nullable = self.builder.may_be_null(self.body, value)
         return None if nullable or not is_sought(value.type) else value
 
-    def _relation(
-        self, body: Body, names: Sequence[str], values: Sequence[Typed], key: int
-    ) -> Table:
-        """Return a helper view of some variables of a body, whose first `key` columns tell its
-        rows apart.
+    def _relation(self, body: Body, values: Sequence[Typed], key: int) -> Table:
+        """Return a helper view of some variables of a body, the first `key` of which tell its rows
+        apart.
         """
         body = body.copy()
         values = [own(self.builder, body, v) for v in values]
-        columns = tuple(
-            Column(n, v.type, self.builder.may_be_null(body, v))
-            for n, v in zip(names, values, strict=True)
-        )
-        if len(columns) > KEYS_MAX:
+        if len(values) > KEYS_MAX:
             raise SqlError(
-                f"a window needs {len(columns)} columns in one step, and {KEYS_MAX} is the most"
+                f"a window needs {len(values)} columns in one step, and {KEYS_MAX} is the most"
             )
-        name = self.builder.helper()
+        if len(values) == key + 1:
+            return self.builder.function(body, values[:key], values[key])
+        name, nulls = self.builder.helper(), [self.builder.may_be_null(body, v) for v in values]
         self.builder.rule(Atom(name, tuple(v.term for v in values)), body)
-        return Table(name, columns, (*range(key),))
+        columns = (Column(f"c{n}", v.type, nulls[n]) for n, v in enumerate(values))
+        return Table(name, (*columns,), (*range(key),))
 
-    def _or_empty(self, table: Table, keys: Sequence[Typed], empty: Typed) -> Typed:
+    def _or_empty(
+        self, table: Table, keys: Sequence[Typed], empty: Typed, lacking: Table | None = None
+    ) -> Typed:
         """Return the value of a function of some keys of the body, `empty` where it has none."""
-        builder, name, value = self.builder, self.builder.helper(), table.columns[-1]
-        there, missing, none = Body(), self.body.copy(), Body()
-        *given, found = builder.scan(table, there)
-        builder.rule(Atom(name, tuple(k.term for k in given), (found.term,)), there)
-        builder.scan(table, none, [*keys])
-        missing.literals.append(Not(tuple(none.literals)))
-        other = builder.variable(value.type, True).term
-        assert isinstance(other, Var)
-        missing.literals.append(Define(other, empty.term))
-        builder.rule(Atom(name, tuple(k.term for k in keys), (other,)), missing)
-        columns = tuple(
-            Column(f"k{n}", k.type, builder.may_be_null(self.body, k)) for n, k in enumerate(keys)
-        )
-        nullable = empty.nullable or value.nullable
-        full = Table(
-            name, (*columns, replace(value, nullable=nullable)), (*range(len(keys)),), True
-        )
-        return builder.scan(full, self.body, [*keys])[-1]
+        completed = self.builder.completed(table, self.body, keys, empty, lacking)
+        return self.builder.scan(completed, self.body, [*keys])[-1]

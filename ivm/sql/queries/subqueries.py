@@ -21,8 +21,8 @@ from ivm.sql.queries.aggregates import aggregates_in
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.expressions import conjuncts
 from ivm.sql.queries.scope import Scope, inner_query
-from ivm.sql.rules import Body, Column, Table, column_of, is_null
-from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Rule, Test, Typed, Var
+from ivm.sql.rules import Body, column_of, is_null
+from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Test, Typed, Var
 from ivm.sql.types import BOOLEAN, INTEGER
 
 UNLIKE = ("limit", "offset", "qualify", "having", "with_", "with")  # clauses that see single rows
@@ -226,44 +226,15 @@ def _one_or_null(
         assert isinstance(dummy.term, Var)
         inner.columns[dummy.term.name] = dummy
         keys = [dummy]
-    some, all_ = builder.helper(), builder.helper()
+    some, lacking = builder.function(inner, keys, value), Body()
     terms = tuple(one.term for one in keys)
-    required = builder.names_of(inner.required)
-    builder.rule(Atom(some, terms, (value.term,)), inner)
-    columns = tuple(
-        Column(
-            f"k{n}",
-            one.type,
-            one.nullable and not (isinstance(one.term, Var) and one.term.name in required),
-        )
-        for n, one in enumerate(keys)
-    )
-    result = Table(
-        some,
-        (*columns, Column("value", value.type, value.nullable)),
-        (*range(len(keys)),),
-        function=True,
-    )
-    there = Body()
-    row = builder.scan(result, there)
-    builder.emit(
-        Rule((Atom(all_, tuple(v.term for v in row[:-1]), (row[-1].term,)),), tuple(there.literals))
-    )
-    literals: list[Literal] = [Atom(ONE, (terms[0],))] if not around else []
     if around:
         name = builder.projected(builder.closed(scope.body, around), terms, body)
-        literals = [Atom(name, terms, (), tuple(builder.may_be_null(body, one) for one in outer))]
-    none = Body()
-    builder.scan(result, none, [*keys])
-    null = builder.variable(value.type, True)
-    assert isinstance(null.term, Var)
-    lacking = (*literals, Not(tuple(none.literals)), Define(null.term, Lit(None, value.type.store)))
-    builder.emit(Rule((Atom(all_, terms, (null.term,)),), lacking))
-    full = tuple(
-        Column(f"k{n}", one.type, builder.may_be_null(body, one) if around else False)
-        for n, one in enumerate(keys)
-    )
-    table = Table(
-        all_, (*full, Column("value", value.type, True)), (*range(len(keys)),), function=True
-    )
+        nullable = tuple(builder.may_be_null(body, one) for one in outer)
+        lacking.literals.append(Atom(name, terms, (), nullable))
+    else:
+        lacking.literals.append(Atom(ONE, (terms[0],)))
+    lacking.columns |= {one.term.name: one for one in keys if isinstance(one.term, Var)}
+    null = Typed(Lit(None, value.type.store), value.type, True)
+    table = builder.completed(some, lacking, keys, null)
     return builder.scan(table, body, keys if around else [])[-1]

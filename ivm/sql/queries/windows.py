@@ -34,7 +34,7 @@ from ivm.sql.queries.folds.aggregate import (
 from ivm.sql.queries.partitions import STEPS, Partition, most_of, reaches_end
 from ivm.sql.queries.row_numbers import MOST, copies, numbered
 from ivm.sql.queries.scope import Scope, text_of
-from ivm.sql.rules import Body, Table
+from ivm.sql.rules import Body
 from ivm.sql.terms import Call, Lit, Literal, Term, Test, Typed, Var, substitute, variables
 from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL
 
@@ -193,26 +193,21 @@ class _Functions(Partition):
             or parts.term.value < 1
         ):
             raise SqlError("ntile takes a constant number of parts, 1 or more", node)
-        k, n, count, one = parts.term, self.number().term, self.count().term, Lit(1, "int64")
-        small = self.builder.define(self.body, Typed(Call("/", (count, k)), BIGINT, False)).term
-        large = Call("-", (count, Call("*", (small, k))))  # so many parts have one row more
-        large_ = self.builder.define(self.body, Typed(large, BIGINT, False)).term
-        in_large = Call("*", (large_, Call("+", (small, one))))
-        before = Call("-", (n, one))
-        first = Call("+", (Call("/", (before, Call("+", (small, one)))), one))
-        width = Call("if", (Call("<", (small, one)), one, small))
-        after = Call(
-            "+", (Call("+", (Call("/", (Call("-", (before, in_large)), width)), large_)), one)
-        )
-        return Typed(Call("if", (Call("<=", (n, in_large)), first, after)), BIGINT, False)
+        k, before, count, one = parts.term, self.number().term, self.count().term, Lit(1, "int64")
+        before = Call("-", (before, one))
+        each = self.builder.define(self.body, Typed(Call("/", (count, k)), BIGINT, False)).term
+        larger = Call("-", (count, Call("*", (each, k))))  # so many parts have one row more
+        first = Call("/", (before, Call("+", (each, one))))
+        later = Call("/", (Call("-", (before, larger)), Call("greatest", (each, one))))
+        return Typed(Call("+", (Call("greatest", (first, later)), one)), BIGINT, False)
 
     def _moved(self, node: exp.Lag | exp.Lead) -> Typed:
         value = self.builder.define(self.body, self.select.evaluate(node.this))
         offset, default = self._offset(node), self._default(node, value)
         back = isinstance(node, exp.Lag)
         steps = int(str(offset.value))
-        if 0 < abs(steps) <= STEPS and (order := self._sought_order()):
-            return self._beside(value, order, abs(steps), back == (steps > 0), default)
+        if 0 < abs(steps) <= STEPS and self.near:
+            return self._beside(value, abs(steps), back == (steps > 0), default)
         move = Call("-" if back else "+", (self.number().term, offset))
         return self._read(value, Typed(move, BIGINT, False), default)
 
@@ -241,8 +236,8 @@ class _Functions(Partition):
         value = self.builder.define(self.body, self.select.evaluate(function.this))
         last = isinstance(function, exp.LastValue)
         is_end = not isinstance(function, exp.NthValue) and reaches_end(node, last)
-        if is_end and (order := self._sought_order()):
-            return self._outermost(value, order, last)
+        if is_end and self.near:
+            return self._outermost(value, last)
         low, high, exclude = self._frame(node)
         if exclude:
             raise SqlError(f"EXCLUDE is kept for aggregates, and not for {function.key}", node)
@@ -322,8 +317,7 @@ class _Functions(Partition):
         own_rank, rank = self._known_up_to(function, number), builder.bound(self.body, rank)
         source = self.body.copy()
         builder.require(source, value)
-        names = [*(f"g{n}" for n in range(len(groups))), "rank", "n"]
-        table = self._relation(source, names, [*groups, own_rank, number], len(groups) + 1)
+        table = self._relation(source, [*groups, own_rank, number], len(groups) + 1)
         return self._or_empty(table, [*groups, rank], Typed(Lit(None, "int64"), BIGINT, True))
 
     # -- aggregates over frames
@@ -440,7 +434,9 @@ class _Functions(Partition):
             at = {name: point[0].term}
             return [Call(s, (row[by].term, substitute(end, at))) for s, end in ends.items()]
 
-        return self._over(one, [own], {} if by == "n" else {by: own}, test, numbered=by == "n")
+        holds_own = all(s in (">=", "<=") and end == own.term for s, end in ends.items())
+        more = {} if by == "n" else {by: own}
+        return self._over(one, [own], more, test, holds_own, by == "n")
 
     def _aggregate(self, function: exp.Expr, node: exp.Window) -> Typed:
         one, ends = wanted(function), self._ends(node)
@@ -448,8 +444,8 @@ class _Functions(Partition):
             return self._within(one, self.keys[0].value, ends, "key")
         plain = isinstance(one.node, exp.Sum | exp.Count | exp.Min | exp.Max | exp.Avg)
         offsets = self._offsets(node) if plain else None  # of rows in no order
-        if offsets and (order := self._sought_order()):
-            return self._over(one, order, {}, near=self._nearby(order, offsets))
+        if offsets and self.near:
+            return self._beside_each(one, offsets)
         low, high, exclude = self._frame(node)
         return (
             self._whole(one)
@@ -514,54 +510,68 @@ class _Functions(Partition):
         one: Wanted,
         points: Sequence[Typed],
         more: dict[str, Typed],
-        test: Callable[[list[Typed], dict[str, Typed]], list[Term]] | None = None,
+        test: Callable[[list[Typed], dict[str, Typed]], list[Term]],
+        holds_own: bool = False,
         numbered: bool = True,
-        near: Table | None = None,
     ) -> Typed:
         """Return an aggregate of the rows of the partition that pass a test of them and of the
-        row's own `points`.
+        row's own `points`; a row passes its own test if it `holds_own`.
 
         The test takes the points as variables and the values of a row: its number "n" if rows are
-        `numbered`, and those in `more`.  Without a test they are those that are `near` the points.
+        `numbered`, and those in `more`.
         """
         builder, groups = self.builder, self.groups
-        numbered = numbered and near is None
-        apart = [self.number()] if numbered else self.identity if near is None else [*points]
+        apart = [self.number()] if numbered else self.identity
         points = [builder.bound(self.body, p) for p in points]
+        source, inputs = self._source(one, {text_of(NUMBER): apart[0]} if numbered else {})
+        told, row = len(groups) + len(apart), [*groups, *apart, *more.values(), *inputs.values()]
+        rows, frame, own = self._relation(source, row, told), Body(), [*groups, *points]
+        point = builder.scan(self._relation(self.body, own, len(own)), frame)
+        number, *row = builder.scan(rows, frame, point[: len(groups)])[told - 1 :]
+        known = {"n": number, **dict(zip(more, row, strict=False))}
+        frame.literals += [Test(term) for term in test(point[len(groups) :], known)]
+        replaced = dict(zip(inputs, row[len(more) :], strict=True))
+        return self._of_frame(one, frame, point, replaced, own, holds_own)
+
+    def _beside_each(self, one: Wanted, offsets: range) -> Typed:
+        """Return an aggregate of the rows at some offsets from each."""
+        frame, near, (source, inputs) = Body(), self.near[True], self._source(one, {})
+        pairs = (self.near[n < 0].away(abs(n)) for n in offsets)
+        pair = self.builder.scan(near.pairs(pairs, len(offsets) == 1), frame)
+        key, values = pair[: len(self._own)], self._values(source, [*inputs.values()])
+        row = self.builder.scan(values, frame, near.there(pair))[len(key) :]
+        replaced = dict(zip(inputs, row, strict=True))
+        return self._of_frame(one, frame, key, replaced, self._own, 0 in offsets)
+
+    def _source(self, one: Wanted, given: dict[str, Typed]) -> tuple[Body, dict[str, Typed]]:
+        """Return the body of the rows that an aggregate reads, and what it reads of them."""
         source = self.body.copy()
-        values = self._translator(source, {text_of(NUMBER): apart[0]} if numbered else {})
+        values = self._translator(source, given)
         if one.condition is not None:
             source.literals += values.condition(one.condition)
-        inputs = {
-            text_of(node): builder.define(source, values.value(node)) for node in inputs_of(one)
+        return source, {
+            text_of(node): self.builder.define(source, values.value(node))
+            for node in inputs_of(one)
         }
-        names = [
-            *(f"g{n}" for n in range(len(groups))),
-            *(f"n{n}" for n in range(len(apart))),
-            *more,
-            *(f"v{n}" for n in range(len(inputs))),
-        ]
-        told = len(groups) + len(apart)
-        rows = self._relation(
-            source, names, [*groups, *apart, *more.values(), *inputs.values()], told
-        )
-        names = [*names[: len(groups)], *(f"p{n}" for n in range(len(points)))]
-        frame = Body()
-        point = builder.scan(
-            near or self._relation(self.body, names, [*groups, *points], len(names)), frame
-        )
-        there = point[len(names) :] if near else []
-        point = point[: len(names)]
-        number, *row = builder.scan(rows, frame, [*point[: len(groups)], *there])[told - 1 :]
-        known = {"n": number, **dict(zip(more, row, strict=False))}
-        tests = test(point[len(groups) :], known) if test else []
-        frame.literals += [Test(term) for term in tests]
-        replaced = dict(zip(inputs, row[len(more) :], strict=True))
+
+    def _of_frame(
+        self,
+        one: Wanted,
+        frame: Body,
+        key: list[Typed],
+        replaced: dict[str, Typed],
+        own: list[Typed],
+        holds_own: bool,
+    ) -> Typed:
+        """Return the aggregate of a body that joins the rows of the frame with what it belongs to;
+        `own` are the values of a row that are the key there.
+        """
         translator = self.select.queries.expressions(Scope(frame), replaced)
-        made = kinds.made(
-            Aggregate(Group(builder, frame, point), frame, translator, one._replace(condition=None))
-        )
-        return self._or_empty(made.table, [*groups, *points], made.empty)
+        group, whole = Group(self.builder, frame, key), one._replace(condition=None)
+        made = kinds.made(Aggregate(group, frame, translator, whole))
+        if holds_own and made.total and one.condition is None:
+            return self.builder.scan(made.table, self.body, own)[-1]
+        return self._or_empty(made.table, own, made.empty)
 
 
 def _known(function: exp.Expr) -> exp.Expr:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import ivm
+from ivm.plan.plan import Columns, Distinct, Scan
 from ivm.ways.way import Context
 from tests.support.sql.oracle import Both
 
@@ -187,3 +188,36 @@ def test_a_frame_without_keys_has_the_nulls_that_lie_there(
         for start, end in BOUNDS:
             frame = f"RANGE BETWEEN {start} AND {end} {exclude}"
             both.ask(f"SELECT id, sum(id) OVER ({over} {frame}) AS s FROM t")
+
+
+KEPT = {  # views that are kept for a function of rows told apart by `id`, and by the order itself
+    "lag(x) OVER (PARTITION BY p ORDER BY k)": (9, 6),
+    "lead(x) OVER w - lag(k) OVER w": (17, 11),
+    "sum(x) OVER (PARTITION BY p ORDER BY k)": (4, 4),
+    "count(*) OVER (PARTITION BY p ORDER BY k DESC)": (4, 4),
+    "rank() OVER (PARTITION BY p ORDER BY x)": (6, 6),
+    "sum(x) OVER (PARTITION BY p ORDER BY k ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)": (9, 6),
+}
+
+
+@pytest.mark.parametrize("key", ["id", "p, k"])
+@pytest.mark.parametrize("value", KEPT)
+def test_a_window_takes_few_views_joined_by_columns(value: str, key: str, tmp_path: Path) -> None:
+    """A row that its own frame has is not looked for, and one that a column tells apart is
+    looked up by that alone.
+    """
+    with ivm.open(tmp_path / "w.pages", threads=1, sync="off") as workspace:
+        both = Both(workspace)
+        columns = (f"{name} INTEGER NOT NULL" for name in ("id", "p", "k", "x"))
+        both.run(f"CREATE TABLE t ({', '.join(columns)}, PRIMARY KEY ({key}))")
+        both.run("INSERT INTO t SELECT i, i % 5, i // 5, i * 7 % 31 FROM range(3000) t(i)")
+        both.keep("v", f"SELECT id, {value} AS f FROM t WINDOW w AS (PARTITION BY p ORDER BY k)")
+        both.compare()
+        rules = workspace._rules_now().rules
+        assert {type(plan.way) for rule in rules for plan in rule.plans} <= {
+            Scan,
+            Distinct,
+            Columns,
+        }
+        helpers = [name for rule in rules for name in rule.writes if name.startswith("v:")]
+        assert len({*helpers}) == KEPT[value][key != "id"]

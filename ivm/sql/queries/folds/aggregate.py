@@ -340,14 +340,12 @@ class Aggregate:
         nullable: bool = False,
     ) -> Made:
         """Return a function that is computed from other functions of the group."""
-        table = self.grouping.table_of(type_, nullable)
         body, values = Body(), list[Term]()
-        keys = [self.builder.variable(c.type, c.nullable) for c in table.columns[:-1]]
+        keys = [self.builder.variable(c.type, c.nullable) for c in self.grouping.columns()]
         for part in parts:
             values.append(self.builder.scan(part.table, body, keys)[-1].term)
         result = self.builder.define(body, Typed(term(*values), type_, nullable))
-        head = Atom(table.name, tuple(k.term for k in keys), (result.term,))
-        self.builder.emit(Rule((head,), tuple(body.literals)))
+        table = self.builder.function(body, keys, result)
         return Made(table, self.total, Lit(default, type_.store))
 
 
