@@ -172,9 +172,9 @@ def _opened(path: str | os.PathLike[str], mode: str) -> File:
 
 def _no_store(error: FileNotFoundError) -> NoStoreError:
     """Return the same error as one of this package's family as well."""
-    found = NoStoreError(str(error))
-    found.errno = error.errno
-    return found
+    missing = NoStoreError(str(error))
+    missing.errno = error.errno
+    return missing
 
 
 def empty_store(page_size: int) -> bytes:

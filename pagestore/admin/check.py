@@ -47,8 +47,8 @@ def check_store(handle: Handle) -> list[Violation]:
             if not violations or handle.refresh().sequence == sequence:
                 return violations
         # a writer may have reused pages while they were checked
-        found = {(v.invariant, v.page) for v in violations}
-        again = again & found if tried else found
+        faults = {(v.invariant, v.page) for v in violations}
+        again = again & faults if tried else faults
     return [v for v in violations if (v.invariant, v.page) in again]
 
 

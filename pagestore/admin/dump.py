@@ -204,8 +204,8 @@ class _Restore:
         self.block = next(self.blocks)
         return self.block
 
-    def _misplaced(self, wanted: str) -> CorruptionError:
-        return self.block.damaged(f"{wanted} belongs there")
+    def _misplaced(self, expected: str) -> CorruptionError:
+        return self.block.damaged(f"{expected} belongs there")
 
     def _check_end(self) -> None:
         """Raise CorruptionError unless another version follows, or a correct end."""
@@ -282,11 +282,11 @@ class _Restore:
             txn.properties.clear()
             txn.properties.update(catalog.properties)
         self._next()
-        wanted = dict(catalog.relations)
+        infos = dict(catalog.relations)
         while self.block.kind == b"TREE":
-            self._tree(txn, wanted)
-        if wanted:
-            raise self._misplaced(f"TREE of {next(iter(wanted))!r}")
+            self._tree(txn, infos)
+        if infos:
+            raise self._misplaced(f"TREE of {next(iter(infos))!r}")
         self.versions += 1
         return names
 
@@ -297,14 +297,14 @@ class _Restore:
             with self.handle.administering():
                 add_tag(self.handle, name, MAIN)
 
-    def _tree(self, txn: Transaction, wanted: dict[str, Info]) -> None:
-        """Read the rows of one of the `wanted` relations."""
+    def _tree(self, txn: Transaction, infos: dict[str, Info]) -> None:
+        """Read the rows of a relation that `infos` name."""
         with self.block.reading():
             source = RecordReader(np.frombuffer(self.block.data, np.int64), CATALOG)
             name, changes = source.take_text(), source.take()
-            if name not in wanted or changes not in (0, 1):
+            if name not in infos or changes not in (0, 1):
                 raise ValueError(f"{name!r} is not a relation of the version, or was there before")
-        info = wanted.pop(name)
+        info = infos.pop(name)
         self._next()
         batches = self._rows(info, changes)
         try:

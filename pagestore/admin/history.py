@@ -73,7 +73,7 @@ def delete_branch(handle: Handle, name: str, instead: str | None = None) -> None
 def _without_merges(settings: Settings, name: str) -> dict[str, int]:
     """Return the tags without those by which merges of a branch keep what they need."""
     pairs = [(name, other) for other in settings.branches]
-    gone = {tag_of(*one) for pair in pairs for one in (pair, pair[::-1])}
+    gone = {tag_of(*merge) for pair in pairs for merge in (pair, pair[::-1])}
     return {tag: version for tag, version in settings.tags.items() if tag not in gone}
 
 
@@ -115,15 +115,15 @@ def _own_pages(handle: Handle, number: int) -> list[int]:
     newest, origin = handle.version_of(head.version), handle.version_of(head.origin)
     assert newest is not None
     words, _, page_words = handle.mapping.pages
-    own: list[int] = []
+    born: list[int] = []
     for tree_id, tree in newest.trees.items():
         shared = origin is not None and origin.trees.get(tree_id) == tree
         if tree_id >= FIRST_TREE and tree.root and not shared:
             ids = pages_of(handle.mapping.pages, tree)
-            own += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
+            born += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
     ids = np.array(newest.catalog.run.ids(page_words), np.int64)
-    own += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
-    return own
+    born += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
+    return born
 
 
 def add_tag(handle: Handle, name: str, version: int | str | datetime) -> None:
@@ -168,11 +168,11 @@ def describe_versions(handle: Handle, limit: int | None, branch: str | None) -> 
     if limit is not None and limit < 0:
         raise ValueError(f"limit={limit}: give a number of versions, 0 or more, or None for all")
     handle.refresh()
-    wanted = None if branch is None else handle.branch_id(branch)
+    number = None if branch is None else handle.branch_id(branch)
     while True:
-        entries = (e for e in handle.newest_first() if wanted in (None, e.branch))
+        entries = (e for e in handle.newest_first() if number in (None, e.branch))
         described = list(islice((info for e in entries if (info := _described(handle, e))), limit))
-        if described or limit == 0 or wanted is not None:
+        if described or limit == 0 or number is not None:
             return described
         handle.refresh()  # all of the entries were dropped while they were read
 

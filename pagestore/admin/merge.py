@@ -59,7 +59,7 @@ class Conflict(NamedTuple):
     versions: tuple[int, int]
 
     def __str__(self) -> str:
-        shown = ["gone" if one is None else ", ".join(map(repr, one)) for one in self[2:5]]
+        shown = ["gone" if values is None else ", ".join(map(repr, values)) for values in self[2:5]]
         key = ", ".join(map(repr, self.key))
         return (
             f"{self.relation}[{key}] was {shown[0]}, is {shown[1]} since version "
@@ -203,11 +203,11 @@ def note_contained(txn: Transaction, lines: Mapping[int, int], parent: int | Non
 
 def joined(both: Iterable[Mapping[int, int]]) -> dict[int, int]:
     """Return the newest version of each branch in several maps."""
-    found: dict[int, int] = {}
+    merges: dict[int, int] = {}
     for lines in both:
         for branch, number in lines.items():
-            found[branch] = max(number, found.get(branch, 0))
-    return found
+            merges[branch] = max(number, merges.get(branch, 0))
+    return merges
 
 
 def common(handle: Handle, a: Mapping[int, int], b: Mapping[int, int]) -> int:
@@ -382,14 +382,14 @@ class ThreeWay:
         _, (is_, mine), (will, yours) = sides
         same = (is_ == will) & ((mine == yours).all(axis=0) | ~is_)
         if info.bag:  # copies that each side added or took away
-            counts = [found * values[0] for found, values in sides]
+            counts = [masks * values[0] for masks, values in sides]
             total = np.maximum(counts[1] + counts[2] - counts[0], 0)
             rows = np.concatenate([keys, total[None]])
             return [(np.where(total > 0, SET, ERASE), rows)]
         places = np.flatnonzero(~same)
         some = np.ascontiguousarray(keys[:, places])
         shown = [
-            self._rows(name, some, found[places], values[:, places]) for found, values in sides
+            self._rows(name, some, masks[places], values[:, places]) for masks, values in sides
         ]
         heads = self.txn.base.version, self.theirs.version
         makers = [_makers(self.handle, head, name, some, self.numbers[0]) for head in heads]
@@ -398,12 +398,12 @@ class ThreeWay:
             key, _ = next(row for row in (base, ours, theirs) if row)
             was, now, new = (row and row[1] for row in (base, ours, theirs))
             conflict = Conflict(name, key, was, now, new, (int(versions[0]), int(versions[1])))
-            found = self._ruled(conflict)
-            if found is None or found == conflict.theirs:
+            ruled = self._ruled(conflict)
+            if ruled is None or ruled == conflict.theirs:
                 row = np.concatenate([keys[:, place], yours[:, place]])[:, None]
-                edits.append((np.array([ERASE if found is None else SET]), row))
-            elif found is not UNRESOLVED and found != conflict.ours:
-                edits.append((np.array([SET]), self._encoded(name, key, found)))
+                edits.append((np.array([ERASE if ruled is None else SET]), row))
+            elif ruled is not UNRESOLVED and ruled != conflict.ours:
+                edits.append((np.array([SET]), self._encoded(name, key, ruled)))
         return edits
 
     def _ruled(self, conflict: Conflict) -> Row | None:
@@ -411,10 +411,10 @@ class ThreeWay:
         self.conflicts.append(conflict)
         given = self.on_conflict
         rule = given.get(conflict.relation) if isinstance(given, Mapping) else given
-        found = rule(conflict) if callable(rule) else _chosen(conflict, rule)
-        if found is UNRESOLVED:
+        ruled = rule(conflict) if callable(rule) else _chosen(conflict, rule)
+        if ruled is UNRESOLVED:
             self.left.append(conflict)
-        return found
+        return ruled
 
     def _rows(
         self, name: str, keys: np.ndarray, there: np.ndarray, values: np.ndarray
@@ -431,8 +431,8 @@ class ThreeWay:
             )
             for side in (True, False)
         ]
-        found = zip(parts[0], parts[1] if len(columns) > len(key) else repeat(()), strict=False)
-        return [next(found) if one else None for one in there.tolist()]
+        rows = zip(parts[0], parts[1] if len(columns) > len(key) else repeat(()), strict=False)
+        return [next(rows) if is_there else None for is_there in there.tolist()]
 
     def _encoded(self, name: str, key: Row, values: Row) -> np.ndarray:
         """Return the words of a row. Raises SchemaError, WordError for values that do not fit."""
@@ -454,14 +454,14 @@ def merge_said(txn: Transaction, old: Snapshot, new: Snapshot) -> None:
         sides = base.get(name), theirs.get(name), ours.get(name)
         if name in owned | {PROPERTY, *NUMBERED} or sides[0] == sides[1] or sides[1] == sides[2]:
             continue
-        told = (one(txn, name, *sides) for one in methods("merged"))
-        found = next((value for value in told if value is not None), None)
-        if found is None and sides[0] != sides[2]:
+        told = (method(txn, name, *sides) for method in methods("merged"))
+        verdict = next((value for value in told if value is not None), None)
+        if verdict is None and sides[0] != sides[2]:
             raise MergeError(
                 f"property {name!r} was changed on both sides, and nothing is changed: give it "
                 f"the same value on both"
             )
-        value = sides[1] if found is None else found
+        value = sides[1] if verdict is None else verdict
         if value is None:
             txn.properties.pop(name, None)
         else:
@@ -483,17 +483,17 @@ def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:
         newest = max(sketch.base, theirs._version)  # it has the texts of all
         sketch._trees |= {number: newest.trees[number] for number in TEXT_TREES}
         conflicts = [
-            one
+            conflict
             for step in steps
-            for one in step.apply(handle, sketch, refuse=isinstance(step.on_conflict, str))
+            for conflict in step.apply(handle, sketch, refuse=isinstance(step.on_conflict, str))
         ]
         if not any(step.left for step in steps):
             let_hosts_follow(sketch)
         changes = {name: _changes(sketch, name) for name in listed([*sketch])}
         for tell in methods("changed"):
             changes = tell(sketch, changes)
-        found = {name: table for name, table in changes.items() if table.num_rows}
-    return Merge(head, steps[0].numbers[0], tuple(conflicts), found)
+        nonempty = {name: table for name, table in changes.items() if table.num_rows}
+    return Merge(head, steps[0].numbers[0], tuple(conflicts), nonempty)
 
 
 def _chosen(conflict: Conflict, rule: Rule | None) -> Any:

@@ -135,7 +135,7 @@ def _newest_common(here: Handle, there: Handle, head: int) -> Same:
     It is known if it was made before one file became two, if it follows a version made here, or is
     followed by one. Raises MergeError if there is none.
     """
-    lines, found = contained(there, head), list[tuple[int, int]]()
+    lines, common = contained(there, head), list[tuple[int, int]]()
     mine = {_identity(here, entry.version): entry.version for entry in here.newest_first()}
     follow = {pulled: version for version in mine.values() if (pulled := _pulled(here, version))}
     for entry in sorted(there.newest_first(), reverse=True):
@@ -145,10 +145,10 @@ def _newest_common(here: Handle, there: Handle, head: int) -> Same:
         names = identity, _pulled(there, entry.version)
         known = follow.get(identity) or next((mine[name] for name in names if name in mine), None)
         if known is not None:
-            found.append((known, entry.version))
-    if found:
-        each = [{here.entry(known).branch: known} for known, _ in found]
-        return Same(*found[0], joined([contained(here, found[0][0]), *each]))
+            common.append((known, entry.version))
+    if common:
+        each = [{here.entry(known).branch: known} for known, _ in common]
+        return Same(*common[0], joined([contained(here, common[0][0]), *each]))
     raise MergeError(
         f"{here.file.path} and {there.file.path} have no version in common that both retain, and "
         f"nothing is changed: tag one in each copy when you make it, or keep more, by retain="
@@ -157,11 +157,11 @@ def _newest_common(here: Handle, there: Handle, head: int) -> Same:
 
 def _pulled(handle: Handle, version: int) -> str | None:
     """Return which version of another copy a version is, if a pull made it."""
-    found = handle.version_of(version)
-    if found is None or PULLED not in found.catalog.properties:
+    number = handle.version_of(version)
+    if number is None or PULLED not in number.catalog.properties:
         return None
     try:
-        said = json.loads(found.catalog.properties[PULLED])
+        said = json.loads(number.catalog.properties[PULLED])
         return str(said["is"]) if said["version"] == version else None
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         said = f"property {PULLED!r} says what was pulled, and does not read: {error}"

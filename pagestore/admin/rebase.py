@@ -39,7 +39,7 @@ def rebase(handle: Handle, branch: str, onto: str, on_conflict: OnConflict, dry_
     number, other = handle.branch_id(branch), handle.branch_id(onto)
     if number == other:
         raise MergeError(f"branch {branch!r} is on itself already: name another branch")
-    head, start = (handle.state.heads[one].version for one in (number, other))
+    head, start = (handle.state.heads[branch_number].version for branch_number in (number, other))
     known = contained(handle, start)
     line = _line(handle, head, known)
     if line[0] == start:
@@ -98,7 +98,7 @@ def _line(handle: Handle, head: int, known: Mapping[int, int]) -> list[int]:
     heads, line = handle.state.heads, list[int]()
     while True:
         branch = branches[head]
-        for version in (one for one, where in branches.items() if where == branch and one <= head):
+        for version in (at for at, where in branches.items() if where == branch and at <= head):
             line.append(version)
             if version <= known.get(branch, -1):
                 return line[::-1]

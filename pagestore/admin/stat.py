@@ -65,13 +65,13 @@ def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
     for ids in reach.values():
         counts[ids] += 1
     only = {version: int((counts[ids] == 1).sum()) for version, ids in reach.items()}
-    own = max(0, pages - free - int((counts > 0).sum()))
+    data = max(0, pages - free - int((counts > 0).sum()))
     return Stat(
         handle.page_size,
         pages,
         free,
         relations,
-        own,
+        data,
         only,
         readers,
         texts,
@@ -95,7 +95,7 @@ class ColumnSize(NamedTuple):
 
 def measure_columns(handle: Handle) -> list[ColumnSize]:
     """See Store.column_sizes."""
-    found = list[ColumnSize]()
+    sizes = list[ColumnSize]()
     with newest_snapshot(handle) as snapshot:
         for name, info in snapshot._version.catalog.relations.items():
             if info.schema is None:
@@ -105,8 +105,8 @@ def measure_columns(handle: Handle) -> list[ColumnSize]:
             for place, column in enumerate(info.schema.stored):
                 letters = _letters(snapshot, relation, place) if column.type.interned else 0
                 size, each = int(bits[place]) // 8, float(bits[place] / max(tree.count, 1))
-                found.append(ColumnSize(name, column.name, str(column.type), size, each, letters))
-    return found
+                sizes.append(ColumnSize(name, column.name, str(column.type), size, each, letters))
+    return sizes
 
 
 def _letters(snapshot: Snapshot, relation: Relation, place: int) -> int:
@@ -124,8 +124,8 @@ def _leaf_bits(handle: Handle, tree: Tree) -> np.ndarray:
     heads = pages.words[ends[:, None] + np.arange(HEADER + 2 * columns)]
     leaves = heads[heads[:, TYPE] >> 8 & 0xFF == 0]
     widths = leaves[:, HEADER + 1 :: 2] & 0xFF
-    found: np.ndarray = (widths * leaves[:, ENTRY_COUNT, None]).sum(axis=0)
-    return found
+    bits: np.ndarray = (widths * leaves[:, ENTRY_COUNT, None]).sum(axis=0)
+    return bits
 
 
 def _sizes(handle: Handle) -> tuple[int, int]:

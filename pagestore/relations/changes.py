@@ -106,8 +106,8 @@ class Watch(Generic[Found]):
         end = inf if timeout is None else time.monotonic() + timeout
         with self._using():
             while not self._closed:
-                if (found := self._step()) is not None:
-                    return found
+                if (change := self._step()) is not None:
+                    return change
                 if (left := end - time.monotonic()) <= 0:
                     return None
                 self._pause()
@@ -121,10 +121,10 @@ class Watch(Generic[Found]):
         return self
 
     def __next__(self) -> Found:
-        found = self.next()
-        if found is None:
+        change = self.next()
+        if change is None:
             raise StopIteration
-        return found
+        return change
 
     def __aiter__(self) -> Self:
         return self
@@ -219,17 +219,17 @@ class Watch(Generic[Found]):
                 continue
             # None if it was dropped meanwhile: a later one follows
             new = take_snapshot(self._handle, entry.version)
-            if new is not None and (found := self._go_on(new)) is not None:
-                return found
+            if new is not None and (change := self._go_on(new)) is not None:
+                return change
         return None
 
     def _go_on(self, new: Snapshot) -> Found | None:
         """Read a version, and hold that one instead."""
         old = self._at
-        found = self._found(old, new)
+        change = self._found(old, new)
         self._at = new
         old.close()
-        return found
+        return change
 
 
 class Commits(Watch[int]):

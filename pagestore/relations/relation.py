@@ -604,14 +604,14 @@ def overlapping_words(relation: Range, points: Any, ends: int) -> np.ndarray:
     if not len(points):
         return np.empty((len(schema.columns), 0), np.int64)
     columns = as_columns("points", points)
-    wanted = [*schema.stored[:alphas], *[schema.stored[alphas]] * ends]
-    if len(columns) != len(wanted):
+    stored = [*schema.stored[:alphas], *[schema.stored[alphas]] * ends]
+    if len(columns) != len(stored):
         names = ", ".join(column.name for column in schema.stored[:alphas])
         point = ", ".join(filter(None, (names, "x" if ends == 1 else "lo, hi")))
         raise SchemaError(
             f"points of {len(columns)} values for {relation.name!r}; a point is ({point})"
         )
-    words = looked_up("points", wanted, columns, relation.source.dictionary)
+    words = looked_up("points", stored, columns, relation.source.dictionary)
     pages, tree = relation.view()
     return overlaps_many(pages, tree, words if ends == 2 else np.concatenate([words, words[-1:]]))
 

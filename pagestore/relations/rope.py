@@ -55,13 +55,13 @@ class Rope:
         start, stop = part.start or 0, part.stop
         if part.step is not None or start < 0 or (stop or 0) < 0:
             return self._whole()[part]
-        found, at = list[Any](), 0
+        pieces, at = list[Any](), 0
         for piece in self:
             if stop is not None and at >= stop:
                 break
-            found.append(piece[max(0, start - at) : None if stop is None else stop - at])
+            pieces.append(piece[max(0, start - at) : None if stop is None else stop - at])
             at += len(piece)
-        return self._joined(found)
+        return self._joined(pieces)
 
     def __str__(self) -> str:
         if self._bytes:

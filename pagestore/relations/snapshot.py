@@ -116,7 +116,7 @@ class Snapshot(Mapping[str, Relation]):
         """Yield the names of the relations, without hidden trees of words."""
         relations = self._version.catalog.relations
         # a list, which is many times faster than what calls a function for each
-        return iter([one.name for one in relations.values() if one.schema is not None])
+        return iter([info.name for info in relations.values() if info.schema is not None])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -158,9 +158,10 @@ class Snapshot(Mapping[str, Relation]):
         return _reopened, (str(self._handle.file.path), self.version)
 
     def _repr_html_(self) -> str:
-        found = [(name, self[name]) for name in self._shown]
+        relations = [(name, self[name]) for name in self._shown]
         rows = [
-            (name, one.schema, ", ".join(one.schema.key), f"{len(one):,}") for name, one in found
+            (name, relation.schema, ", ".join(relation.schema.key), f"{len(relation):,}")
+            for name, relation in relations
         ]
         caption = f"{self._handle.file.path}, version {self.version}"
         return html_table(

@@ -359,8 +359,8 @@ class Transaction(WorkingTrees):
         number.
         """
         handle, committer, number = self._handle, self._committer, self._committer.made
-        wanted = reports.metric is not None or reports.COMMIT.isEnabledFor(DEBUG)
-        report = self._report = CommitReport(committer) if wanted else None
+        is_reported = reports.metric is not None or reports.COMMIT.isEnabledFor(DEBUG)
+        report = self._report = CommitReport(committer) if is_reported else None
         try:
             try:
                 with self.pager.work.lock:

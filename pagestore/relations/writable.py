@@ -170,15 +170,15 @@ class WritableRelation(Relation):
         """
         return self._delete(self.words_where(condition))
 
-    def _delete(self, found: Iterable[np.ndarray]) -> int:
+    def _delete(self, batches: Iterable[np.ndarray]) -> int:
         """Remove stored records, in parts int64[C, n]; return how many."""
         keys, width = len(self.schema.key), self.tree.spec.columns
         if self.info.bag:
-            rows = np.concatenate([np.empty((width - 1, 0), np.int64), *found], axis=1)
+            rows = np.concatenate([np.empty((width - 1, 0), np.int64), *batches], axis=1)
             self._source.edit(self.info, *removals(*self.view(), rows, True))
             return int(rows.shape[1])
         gone = np.concatenate(
-            [np.empty((keys, 0), np.int64), *(words[:keys] for words in found)], axis=1
+            [np.empty((keys, 0), np.int64), *(words[:keys] for words in batches)], axis=1
         )
         rows = np.concatenate([gone, np.zeros((width - keys, gone.shape[1]), np.int64)])
         self._source.edit(self.info, np.full(rows.shape[1], ERASE), rows)

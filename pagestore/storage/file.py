@@ -155,8 +155,8 @@ class File:
         After a crash or power cut it is whole or empty."""
         with open(path, "rb") as empty:
             fcntl.flock(empty, fcntl.LOCK_EX)  # of two processes only one finds it empty
-            found = os.fstat(empty.fileno())
-            if not found.st_size and os.path.samestat(found, os.stat(path)):
+            status = os.fstat(empty.fileno())
+            if not status.st_size and os.path.samestat(status, os.stat(path)):
                 with written(path) as out:
                     out.write(content)
 
@@ -580,12 +580,12 @@ def mapped_ahead(fd: int, count: int, *before: tuple[int, int]) -> np.ndarray:
     room, too. Raises OutOfMemoryError.
     """
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    for wanted in (
+    for size in (
         max(count + count // (4 if limited else 1), RESERVE_MIN),
         max(count, mmap.PAGESIZE),
     ):
         try:
-            return mapped(*before, (fd, wanted))
+            return mapped(*before, (fd, size))
         except OSError as error:
             if error.errno != errno.ENOMEM:
                 raise

@@ -63,9 +63,9 @@ class OverlayFile(File):
 
     def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
         """Like `File.write_pages`, to the temporary file."""
-        own = ids - self.end // (page_words * WORD)
-        assert own.min() >= 0, "a page of the store itself would be written"
-        super().write_pages(arena, own, page_words)
+        places = ids - self.end // (page_words * WORD)
+        assert places.min() >= 0, "a page of the store itself would be written"
+        super().write_pages(arena, places, page_words)
 
     @property
     def page_writer(self) -> np.ndarray:

@@ -304,9 +304,9 @@ class Pager:
         """
         if newest >= self.version or oldest <= self.origin:
             _, pages, births = dead.T
-            own = self._owns & (births == self.version)
-            self._released.append(pages[own])
-            dead = dead[~own & (births > self.origin)]
+            born = self._owns & (births == self.version)
+            self._released.append(pages[born])
+            dead = dead[~born & (births > self.origin)]
         self.retired.frombytes(dead.tobytes())
 
     def retire_pages(self, ids: np.ndarray) -> None:

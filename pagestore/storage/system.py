@@ -186,14 +186,14 @@ def _forbidden(name: str, place: Path) -> str:
 def lock_holders(path: Path, at: int) -> list[int]:
     """Return the processes that hold a lock on byte `at`, ascending. O(open files of the machine)."""
     pattern = re.compile(rf"^lock:.*:{path.stat().st_ino} (\d+) (\d+)$", re.MULTILINE)
-    found = set()
+    holders = set()
     for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
         with suppress(OSError):
             # one handle's neighbouring locks are one range
             for first, last in pattern.findall(info.read_text()):
                 if int(first) <= at <= int(last):
-                    found.add(int(info.parts[2]))
-    return sorted(found)
+                    holders.add(int(info.parts[2]))
+    return sorted(holders)
 
 
 def process_start(pid: int) -> float:

@@ -193,5 +193,5 @@ def pays(whole: int, part: int, passed: int | None = None) -> bool:
     (True, False, False)
     """
     passed = whole if passed is None else passed
-    wanted = whole - part + 1
-    return part <= whole and wanted * 2 * log2(8 * (whole + 1) / wanted) * PROBE_COST < passed
+    rest = whole - part + 1
+    return part <= whole and rest * 2 * log2(8 * (whole + 1) / rest) * PROBE_COST < passed

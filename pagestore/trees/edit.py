@@ -310,17 +310,17 @@ def _parts(
     columns, page_words = tree.spec.columns, pager.pages.page_words
     sizes = [b - a for a, b in pairwise(starts)]
     reserves = [k_apply.reserve_of(tree.height, n, columns, page_words) for n in sizes]
-    wanted = [
+    rows = [
         min(ARENA_PAGES_MAX, 2 * n) + reserve for n, reserve in zip(sizes, reserves, strict=True)
     ]
-    ids, parts = pager.reserve(sum(wanted)), []
+    ids, parts = pager.reserve(sum(rows)), []
     for number, (a, n) in enumerate(zip(starts, sizes, strict=False)):
         room = scratch(number)
-        room.fit(page_words, wanted[number], columns, len(tree.spec.scans), n)
+        room.fit(page_words, rows[number], columns, len(tree.spec.scans), n)
         some = actions[a : a + n], np.ascontiguousarray(edits[:, a : a + n])
         deltas = np.empty((1, 1 + columns, 2 * n), np.int64)
-        parts.append(Share(*some, ids[: wanted[number]], reserves[number], room, deltas))
-        ids = ids[wanted[number] :]
+        parts.append(Share(*some, ids[: rows[number]], reserves[number], room, deltas))
+        ids = ids[rows[number] :]
     return parts
 
 

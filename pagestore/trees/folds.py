@@ -39,12 +39,12 @@ class Rows(NamedTuple):
 
 
 @lru_cache(256)
-def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
-    """Return the rows of a tree's scans that are the `wanted` one, or None if it does not carry it."""
+def rows_of(spec: Spec, folds: tuple[tuple[int, int], ...]) -> Rows | None:
+    """Return the rows of a tree's scans that are these folds, or None if it does not carry it."""
     scans = (*spec.scans, (COUNT, 0))  # a sentinel
-    for first in range(len(scans) - len(wanted)):
-        end = first + len(wanted)
-        if scans[first:end] == wanted and scans[end][0] not in (CARRY, THEN):
+    for first in range(len(scans) - len(folds)):
+        end = first + len(folds)
+        if scans[first:end] == folds and scans[end][0] not in (CARRY, THEN):
             return Rows(first, end)
     return None
 

@@ -79,16 +79,16 @@ def read_batches(
     count.
     """
     spec, ref = tree.spec, tree.on(pages)
-    wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
+    places = np.array(range(spec.columns) if columns is None else columns, np.int64)
     stop = np.array(hi or (0,), np.int64)
     cursor = np.zeros(CURSOR_WORDS, np.int64)
-    rows = max(1, min(batch_rows(len(wanted)) if rows is None else rows, tree.count))
+    rows = max(1, min(batch_rows(len(places)) if rows is None else rows, tree.count))
     start = np.array(lo or (0,), np.int64)
     checked(SEEK.call(ref, start, len(lo), cursor, 0), spec)
     n, found = rows, 0
     while n == rows:
-        out = pooled(len(wanted), rows)
-        n = checked(READ.call(ref, wanted, stop, len(hi), cursor, out), spec)
+        out = pooled(len(places), rows)
+        n = checked(READ.call(ref, places, stop, len(hi), cursor, out), spec)
         found += n
         if found > tree.count or (n < rows and found != tree.count and not (lo or hi)):
             fact = f"it leads to {found} records, and the tree has {tree.count}"
@@ -124,9 +124,9 @@ def read(
     """Return all records with lo <= key < hi, int64[C, n]; they are counted first, so that each
     is written once.
     """
-    wanted = tuple(range(tree.spec.columns)) if columns is None else columns
+    places = tuple(range(tree.spec.columns)) if columns is None else columns
     n = count(pages, tree, lo, hi) if lo or hi else tree.count
-    return next(read_batches(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
+    return next(read_batches(pages, tree, lo, hi, places, n), np.empty((len(places), 0), np.int64))
 
 
 def count(pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:

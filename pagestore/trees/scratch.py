@@ -67,8 +67,8 @@ class Scratch:
             self.dead = np.empty((2 * pages, 2), np.int64)
         _, rows, entries = self.node.shape
         if rows < columns + folds + 6 or entries < 8 * page_words + edits:
-            wanted = max(rows, columns + folds + 6), max(entries, 8 * page_words + edits + STAGGER)
-            self.node = node_buffers(*wanted)
+            sizes = max(rows, columns + folds + 6), max(entries, 8 * page_words + edits + STAGGER)
+            self.node = node_buffers(*sizes)
         if self.moving.shape[1] <= columns:
             self.moving = np.empty((2, 1 + columns, 2 * FEW), np.int64)
         if (page_words, folds) not in self._works:

@@ -114,8 +114,8 @@ def narrowed(column: Column, words: np.ndarray, first: int = 0, refuse: bool = T
 def beyond(narrow: str, values: np.ndarray) -> np.ndarray:
     """Return which numbers, of int64[n] or float64[n], a narrow column does not hold, bool[n]."""
     least, most = NARROW[narrow]
-    found: np.ndarray = (values < least) | (values > most)
-    return found & ~np.isinf(values) if narrow == SINGLE else found
+    outside: np.ndarray = (values < least) | (values > most)
+    return outside & ~np.isinf(values) if narrow == SINGLE else outside
 
 
 def holding(narrow: str) -> str:
@@ -144,34 +144,34 @@ def _refused(column: Column, misfit: Misfit, first: int = 0) -> WordError:
     return WordError(f"column {column.name!r}{row}: {misfit.said}")
 
 
-def _words(wanted: Type, values: Any, interner: Interner) -> np.ndarray:
-    if wanted.name == "int64":
+def _words(type_: Type, values: Any, interner: Interner) -> np.ndarray:
+    if type_.name == "int64":
         fast = _plain_integers(values)
         if fast is not None:
-            return _without_null(wanted, fast)
-    array, there = exact(wanted, values)
+            return _without_null(type_, fast)
+    array, there = exact(type_, values)
     if there is None:
-        return _without_null(wanted, _encoded(wanted, array, interner))
-    if not wanted.nullable:
-        raise _null(wanted, there)
+        return _without_null(type_, _encoded(type_, array, interner))
+    if not type_.nullable:
+        raise _null(type_, there)
     words = np.full(len(there), NULL)
     if there.any():
         try:
-            words[there] = _without_null(wanted, _encoded(wanted, array, interner))
+            words[there] = _without_null(type_, _encoded(type_, array, interner))
         except Misfit as misfit:
             raise misfit.among(there) from None
     return words
 
 
-def _without_null(wanted: Type, words: np.ndarray) -> np.ndarray:
+def _without_null(type_: Type, words: np.ndarray) -> np.ndarray:
     """Return the words of values. Raises Misfit if one of them is the word of a null."""
-    if wanted.nullable and wanted.name in ("int64", "duration") and words.min(initial=0) == NULL:
-        raise _taken(wanted, int(np.argmin(words)), NULL)
+    if type_.nullable and type_.name in ("int64", "duration") and words.min(initial=0) == NULL:
+        raise _taken(type_, int(np.argmin(words)), NULL)
     return words
 
 
-def _taken(wanted: Type, row: int, value: int) -> Misfit:
-    plain = wanted.name
+def _taken(type_: Type, row: int, value: int) -> Misfit:
+    plain = type_.name
     return Misfit(
         row,
         f"{value} stands for a null in a column of {plain}?; declare the column as {plain}, or "
@@ -179,22 +179,22 @@ def _taken(wanted: Type, row: int, value: int) -> Misfit:
     )
 
 
-def _encoded(wanted: Type, array: pa.Array, interner: Interner) -> np.ndarray:
+def _encoded(type_: Type, array: pa.Array, interner: Interner) -> np.ndarray:
     """Encode an Arrow array of the column's type, without nulls."""
-    if wanted.interned:
-        return interner.intern(interned_as(wanted, array))
-    if wanted.name == "float64":
+    if type_.interned:
+        return interner.intern(interned_as(type_, array))
+    if type_.name == "float64":
         return _float_words(numbers_of(array, np.float64))
-    if wanted.name == "decimal":
+    if type_.name == "decimal":
         return numbers_of(array, np.int64, 2)[::2].copy()
-    if wanted.name == "uint64":
-        return _unsigned_words(wanted, numbers_of(array, np.int64))
-    if wanted.name == "bool":
+    if type_.name == "uint64":
+        return _unsigned_words(type_, numbers_of(array, np.int64))
+    if type_.name == "bool":
         return numbers_of(array.cast(pa.int8()), np.int8).astype(np.int64)
-    words = numbers_of(array, wanted.kind.stored).astype(np.int64, copy=False)
-    if wanted.name == "time":
+    words = numbers_of(array, type_.kind.stored).astype(np.int64, copy=False)
+    if type_.name == "time":
         return _in_a_day(words)
-    return _in_years(wanted, words) if wanted.name in YEARS else words
+    return _in_years(type_, words) if type_.name in YEARS else words
 
 
 def word_of_value(column: Column, value: Any, id_of: Callable[[bytes], int]) -> int:
@@ -230,10 +230,10 @@ def text_of(column: Column, value: Any) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
 
-def _null(wanted: Type, there: np.ndarray) -> Misfit:
+def _null(type_: Type, there: np.ndarray) -> Misfit:
     return Misfit(
         int(np.argmin(there)),
-        f"a null, which no {wanted} is; drop or replace it, or declare a value column as {wanted}?",
+        f"a null, which no {type_} is; drop or replace it, or declare a value column as {type_}?",
     )
 
 
@@ -256,14 +256,14 @@ def _plain_integers(values: Any) -> np.ndarray | None:
     return None
 
 
-def _in_years(wanted: Type, words: np.ndarray) -> np.ndarray:
+def _in_years(type_: Type, words: np.ndarray) -> np.ndarray:
     """Return the words of dates or timestamps. Raises Misfit for those Python cannot represent."""
-    least, most = bounds_of(wanted)
+    least, most = bounds_of(type_)
     bad = (words < least) | (words > most)
     if bad.any():
         row = int(np.argmax(bad))
         raise Misfit(
-            row, f"{words[row : row + 1].view(wanted.kind.numpy)[0]} is not in the years 1 to 9999"
+            row, f"{words[row : row + 1].view(type_.kind.numpy)[0]} is not in the years 1 to 9999"
         )
     return words
 
@@ -276,12 +276,12 @@ def _in_a_day(words: np.ndarray) -> np.ndarray:
     return words
 
 
-def _unsigned_words(wanted: Type, values: np.ndarray) -> np.ndarray:
+def _unsigned_words(type_: Type, values: np.ndarray) -> np.ndarray:
     words: np.ndarray = values ^ WORD_MIN
-    if not wanted.nullable:
+    if not type_.nullable:
         return words
     if words.max(initial=0) == WORD_MAX:
-        raise _taken(wanted, int(np.argmax(words)), 2**64 - 1)
+        raise _taken(type_, int(np.argmax(words)), 2**64 - 1)
     return words + 1
 
 
@@ -350,13 +350,13 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
     return array_of(column_type, values)
 
 
-def interned_as(wanted: Type, array: pa.Array) -> pa.Array:
+def interned_as(type_: Type, array: pa.Array) -> pa.Array:
     """Return the texts by which the dictionary has the values of a type, an Arrow array without
     nulls.
 
     Decimals have 16 bytes, in the order of the values; texts are themselves.
     """
-    if not wanted.wide:
+    if not type_.wide:
         return array
     halves = numbers_of(array, np.uint64, 2).reshape(-1, 2)[:, ::-1].copy()
     halves[:, 0] ^= _SIGN

@@ -74,11 +74,11 @@ class Dictionary:
         texts, order, labels = self._tree(TEXTS), self._tree(ORDER), self._tree(LABELS)
         if self._order is None or self._order[0] is not texts:
             # one of its own: in a circle, both would pin their version until Python collects it
-            own = Dictionary(self._pages, self._trees, self._read_run)
+            dictionary = Dictionary(self._pages, self._trees, self._read_run)
             if order.count or not texts.count:
-                made: TextOrder = StoredOrder(self._pages, order, labels, own)
+                made: TextOrder = StoredOrder(self._pages, order, labels, dictionary)
             else:
-                made = SortedOrder(self.ids(), own)
+                made = SortedOrder(self.ids(), dictionary)
             self._order = texts, made
         return self._order[1]
 
@@ -117,8 +117,8 @@ class Dictionary:
 
         O(distinct log dictionary + bytes).
         """
-        if len(ids) <= FEW_IDS and (found := self.search.load(ids)) is not None:
-            return _arrow_texts(*found, binary)
+        if len(ids) <= FEW_IDS and (loaded := self.search.load(ids)) is not None:
+            return _arrow_texts(*loaded, binary)
         distinct, places = _distinct(ids)
         offsets, data = self._load(distinct)
         texts = _arrow_texts(offsets, data, binary, int(np.diff(offsets)[places].sum()) > BYTES_MAX)
@@ -207,9 +207,9 @@ class Dictionary:
 
     def _load(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Load the texts of ids in Arrow's layout: offsets int64[n + 1], bytes uint8[...]."""
-        found = self.search.load(ids)
-        if found is not None:
-            return found
+        loaded = self.search.load(ids)
+        if loaded is not None:
+            return loaded
         heads = self._words(ids, np.zeros(len(ids), np.int64))
         lengths = heads & 0xFFFF
         if (lengths == LONG_MARK).any():

@@ -272,16 +272,16 @@ class DictionaryWriter(Dictionary):
 
     def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
         """Add new ids at their places; of two that want one free place, the later probes on."""
-        wanted = places[new]
+        added = places[new]
         while True:
-            order = np.argsort(wanted, kind="stable")
+            order = np.argsort(added, kind="stable")
             clash = np.zeros(len(new), bool)
-            clash[order[1:]] = wanted[order[1:]] == wanted[order[:-1]]
-            taken = get(self.pager.pages, self._tree(PLACES), wanted[None])[0]
+            clash[order[1:]] = added[order[1:]] == added[order[:-1]]
+            taken = get(self.pager.pages, self._tree(PLACES), added[None])[0]
             if not (clash | taken).any():
                 break
-            wanted[clash | taken] += 1
-        self._apply(PLACES, np.stack([wanted, ids[new]]))
+            added[clash | taken] += 1
+        self._apply(PLACES, np.stack([added, ids[new]]))
 
     def _add_texts(self, texts: list[bytes], ids: np.ndarray) -> None:
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))

@@ -36,19 +36,19 @@ _UNITS = {(unit, 1) for unit in ("s", "ms", "us", "ns")}  # numpy's time units t
 Words = np.ndarray
 
 
-def exact(wanted: Type, values: Any) -> tuple[pa.Array, np.ndarray | None]:
+def exact(type_: Type, values: Any) -> tuple[pa.Array, np.ndarray | None]:
     """Return the non-null values as an Arrow array of the type, and which rows have one, bool[n];
     None for all.
 
     Values are an Arrow or a numpy array, a column of a frame, or a list. Texts may be of a large
     type. Raises Misfit.
     """
-    array = _array(wanted, values)
+    array = _array(type_, values)
     if not array.null_count:
-        return _converted(wanted, array), None
+        return _converted(type_, array), None
     there = flags_of(array.is_valid())
     try:
-        return _converted(wanted, array.drop_null()), there
+        return _converted(type_, array.drop_null()), there
     except Misfit as misfit:
         raise misfit.among(there) from None
 
@@ -76,32 +76,32 @@ def flags_of(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
 # --- any values as an Arrow array ---------------------------------------------------------------
 
 
-def _array(wanted: Type, values: Any) -> pa.Array:
+def _array(type_: Type, values: Any) -> pa.Array:
     if isinstance(values, np.ndarray):
-        return _of_numpy(wanted, values)
+        return _of_numpy(type_, values)
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        return _of_arrow(wanted, values)
+        return _of_arrow(type_, values)
     if isinstance(values, list | tuple | Objects):
-        return from_objects(wanted, values)
+        return from_objects(type_, values)
     if any(hasattr(values, name) for name in ("__arrow_c_array__", "__arrow_c_stream__")):
-        return _of_arrow(wanted, pa.chunked_array(values))
+        return _of_arrow(type_, pa.chunked_array(values))
     if hasattr(values, "__array__"):  # a column or an index of pandas
-        return _of_series(wanted, values)
-    return from_objects(wanted, list(values))
+        return _of_series(type_, values)
+    return from_objects(type_, list(values))
 
 
-def _of_arrow(wanted: Type, array: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _of_arrow(type_: Type, array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a validated Arrow array in one chunk and without a dictionary."""
-    if _kind_of(array.type) not in SOURCES[wanted.name] or not _same_zone(array.type, wanted):
-        raise _no_source(wanted, array.type)
+    if _kind_of(array.type) not in SOURCES[type_.name] or not _same_zone(array.type, type_):
+        raise _no_source(type_, array.type)
     damage = damage_of(array)
     if damage:
         raise damage
     if pa.types.is_dictionary(array.type):
         array = _taken_out(array)  # first: Arrow cannot combine zero chunks of dictionaries
     packed = _packed(array.type) and array.nbytes <= BYTES_MAX
-    if wanted.name in ("string", "bytes") and not packed:  # Arrow cannot filter views
-        array = array.cast(pa.large_string() if wanted.name == "string" else pa.large_binary())
+    if type_.name in ("string", "bytes") and not packed:  # Arrow cannot filter views
+        array = array.cast(pa.large_string() if type_.name == "string" else pa.large_binary())
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
@@ -114,25 +114,25 @@ def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array
     return values.cast(values.type.value_type)
 
 
-def _of_series(wanted: Type, values: Any) -> pa.Array:
+def _of_series(type_: Type, values: Any) -> pa.Array:
     """Convert a pandas column, where NaN is a null."""
     if str(values.dtype) == "object":
-        return from_objects(wanted, Objects(values.tolist()))
+        return from_objects(type_, Objects(values.tolist()))
     try:
-        return _of_arrow(wanted, pa.array(values, from_pandas=True))
+        return _of_arrow(type_, pa.array(values, from_pandas=True))
     except _REFUSALS as error:
         raise Misfit(
-            None, f"{values.dtype} values for a column of type {wanted}: {error}; cast them first"
+            None, f"{values.dtype} values for a column of type {type_}: {error}; cast them first"
         ) from None
 
 
-def _of_numpy(wanted: Type, values: np.ndarray) -> pa.Array:
+def _of_numpy(type_: Type, values: np.ndarray) -> pa.Array:
     if values.ndim != 1:
         raise Misfit(
             None, f"an array of {values.ndim} dimensions is not a column; give arrays of one"
         )
     if values.dtype.kind == "O":
-        return from_objects(wanted, values.tolist())
+        return from_objects(type_, values.tolist())
     if values.dtype.kind in "Mm" and np.datetime_data(values.dtype) not in _UNITS:
         values = in_whole_microseconds(values)
     if not values.dtype.isnative:  # Arrow has only the native byte order
@@ -144,19 +144,19 @@ def _of_numpy(wanted: Type, values: np.ndarray) -> pa.Array:
         if row is None:
             raise Misfit(
                 None,
-                f"{values.dtype} values for a column of type {wanted}: {error}; cast them first",
+                f"{values.dtype} values for a column of type {type_}: {error}; cast them first",
             ) from None
-        raise Misfit(row, f"{values[row]!r} is not a valid {wanted}: {error}") from None
-    if _kind_of(array.type) not in SOURCES[wanted.name] or not _same_zone(array.type, wanted):
-        raise _no_source(wanted, array.type)
+        raise Misfit(row, f"{values[row]!r} is not a valid {type_}: {error}") from None
+    if _kind_of(array.type) not in SOURCES[type_.name] or not _same_zone(array.type, type_):
+        raise _no_source(type_, array.type)
     return array
 
 
-def _no_source(wanted: Type, have: pa.DataType) -> Misfit:
+def _no_source(type_: Type, have: pa.DataType) -> Misfit:
     remedy = remedy_for(have)
-    if wanted.zone and _kind_of(have) in ("date", "moment"):
+    if type_.zone and _kind_of(have) in ("date", "moment"):
         remedy = "they have no zone; give them the one that they are in, as pyarrow.compute.assume_timezone does"
-    return Misfit(None, f"{have} values for a column of type {wanted}; {remedy}")
+    return Misfit(None, f"{have} values for a column of type {type_}; {remedy}")
 
 
 def damage_of(array: pa.Array | pa.ChunkedArray) -> Misfit | None:
@@ -268,31 +268,31 @@ def _kind_of(kind: pa.DataType) -> str | None:
     return next((name for name, matches in kinds.items() if matches(kind)), None)
 
 
-def _same_zone(have: pa.DataType, wanted: Type) -> bool:
+def _same_zone(have: pa.DataType, type_: Type) -> bool:
     """Return whether both are moments with a zone, or neither is."""
     kind = _kind_of(have)
-    return kind == "null" or (kind == "zoned") == bool(wanted.zone)
+    return kind == "null" or (kind == "zoned") == bool(type_.zone)
 
 
-def _converted(wanted: Type, array: pa.Array) -> pa.Array:
+def _converted(type_: Type, array: pa.Array) -> pa.Array:
     """Convert an Arrow array without nulls to the type. Raises Misfit."""
-    target = wanted.arrow
-    if array.type == target and wanted.name != "decimal":
+    target = type_.arrow
+    if array.type == target and type_.name != "decimal":
         return array
     kind = _kind_of(array.type)
     if kind == "null":
         return pa.array([], target)
     if kind == "decimal" and array.type.bit_width < 128:  # Arrow has fewer casts for these
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
-    special = _SPECIAL.get((kind, wanted.name))
-    if wanted.wide and special:
-        return _converted(wanted, from_objects(wanted, array.to_pylist()))
+    special = _SPECIAL.get((kind, type_.name))
+    if type_.wide and special:
+        return _converted(type_, from_objects(type_, array.to_pylist()))
     if special:
-        words, good = special(wanted, array)
+        words, good = special(type_, array)
         if not good.all():
-            raise _misfit(wanted, array, int(np.argmin(good)))
-        return array_of(wanted, words)
-    if wanted.name in ("string", "bytes"):
+            raise _misfit(type_, array, int(np.argmin(good)))
+        return array_of(type_, words)
+    if type_.name in ("string", "bytes"):
         return array
     try:
         return _cast(array, target)
@@ -300,9 +300,9 @@ def _converted(wanted: Type, array: pa.Array) -> pa.Array:
         row = _first_failing(len(array), lambda a, b: _cast(array.slice(a, b - a), target))
         if row is None:
             raise Misfit(
-                None, f"{array.type} values for a column of type {wanted}: {error}"
+                None, f"{array.type} values for a column of type {type_}: {error}"
             ) from None
-        raise _misfit(wanted, array, row) from None
+        raise _misfit(type_, array, row) from None
 
 
 def _packed(kind: pa.DataType) -> bool:
@@ -317,70 +317,70 @@ def _packed(kind: pa.DataType) -> bool:
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    found = array.cast(target)
-    if pa.types.is_decimal(target) and len(found):
-        found.validate(full=True)  # a cast does not check the number of digits
-    return found
+    values = array.cast(target)
+    if pa.types.is_decimal(target) and len(values):
+        values.validate(full=True)  # a cast does not check the number of digits
+    return values
 
 
-def _misfit(wanted: Type, array: pa.Array, row: int) -> Misfit:
-    one = array.slice(row, 1)
-    if pa.types.is_duration(one.type):
-        return misfit_of(wanted, row, None, f"{one.cast(pa.int64())[0]} {one.type.unit}")
-    if pa.types.is_temporal(one.type):  # nanoseconds have no Python value without pandas
-        kind = pa.timestamp(one.type.unit) if pa.types.is_timestamp(one.type) else one.type
-        return misfit_of(wanted, row, None, str(one.cast(kind).cast(pa.string())[0]))
-    return misfit_of(wanted, row, one[0].as_py())
+def _misfit(type_: Type, array: pa.Array, row: int) -> Misfit:
+    cell = array.slice(row, 1)
+    if pa.types.is_duration(cell.type):
+        return misfit_of(type_, row, None, f"{cell.cast(pa.int64())[0]} {cell.type.unit}")
+    if pa.types.is_temporal(cell.type):  # nanoseconds have no Python value without pandas
+        kind = pa.timestamp(cell.type.unit) if pa.types.is_timestamp(cell.type) else cell.type
+        return misfit_of(type_, row, None, str(cell.cast(kind).cast(pa.string())[0]))
+    return misfit_of(type_, row, cell[0].as_py())
 
 
 # --- conversions that Arrow lacks, or does with rounding ----------------------------------------
 # Each returns words int64[n], and which of them are exact, bool[n].
 
 
-def _float_to_whole(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
+def _float_to_whole(type_: Type, array: pa.Array) -> tuple[Words, Words]:
     values = _floats(array)
-    low, high = (0.0, 2.0**64) if wanted.name == "uint64" else (-(2.0**63), 2.0**63)
+    low, high = (0.0, 2.0**64) if type_.name == "uint64" else (-(2.0**63), 2.0**63)
     good = (values >= low) & (values < high) & (values == np.floor(values))
     numbers = np.where(good, values, 0.0)
     return (
         numbers.astype(np.uint64).view(np.int64)
-        if wanted.name == "uint64"
+        if type_.name == "uint64"
         else numbers.astype(np.int64)
     ), good
 
 
 def _whole_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
     values = numbers_of(array, array.type.to_pandas_dtype())
-    found = values.astype(np.float64)
+    floats = values.astype(np.float64)
     most = 2.0**64 if values.dtype.kind == "u" else 2.0**63
-    back = np.where(found < most, found, 0.0).astype(
+    back = np.where(floats < most, floats, 0.0).astype(
         np.uint64 if values.dtype.kind == "u" else np.int64
     )
-    return found.view(np.int64), (found < most) & (back == values)
+    return floats.view(np.int64), (floats < most) & (back == values)
 
 
-def _whole_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
+def _whole_to_decimal(type_: Type, array: pa.Array) -> tuple[Words, Words]:
     values = numbers_of(array, array.type.to_pandas_dtype())
-    most = 10 ** (wanted.precision - wanted.scale) - 1
+    most = 10 ** (type_.precision - type_.scale) - 1
     good = values <= most if values.dtype.kind == "u" else (values <= most) & (values >= -most)
-    return np.where(good, values, 0).astype(np.int64) * 10**wanted.scale, good
+    return np.where(good, values, 0).astype(np.int64) * 10**type_.scale, good
 
 
-def _float_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
+def _float_to_decimal(type_: Type, array: pa.Array) -> tuple[Words, Words]:
     """Convert floats: m / 2**k has at most s decimals just if it is a whole number times 2**-s."""
     values = _floats(array)
-    good = np.abs(values) < 10.0 ** (wanted.precision - wanted.scale)
-    halves = np.ldexp(np.where(good, values, 0.0), wanted.scale)
+    good = np.abs(values) < 10.0 ** (type_.precision - type_.scale)
+    halves = np.ldexp(np.where(good, values, 0.0), type_.scale)
     good &= halves == np.floor(halves)
-    return np.where(good, halves, 0.0).astype(np.int64) * 5**wanted.scale, good
+    return np.where(good, halves, 0.0).astype(np.int64) * 5**type_.scale, good
 
 
 def _decimal_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
     """Convert one by one, since Arrow rounds, and few decimals in practice are exact floats."""
     values = array.to_pylist()
-    found = [float(value) for value in values]
-    good = [number == value for number, value in zip(found, values, strict=True)]
-    return np.array(found, np.float64).view(np.int64), np.array(good, bool)
+    floats = [float(value) for value in values]
+    good = [number == value for number, value in zip(floats, values, strict=True)]
+    return np.array(floats, np.float64).view(np.int64), np.array(good, bool)
 
 
 def _moment_to_date(_: Type, array: pa.Array) -> tuple[Words, Words]:

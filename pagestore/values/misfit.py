@@ -35,28 +35,28 @@ class Misfit(Exception):
         return self if self.row is None else Misfit(int(np.flatnonzero(there)[self.row]), self.said)
 
 
-def misfit_of(wanted: Type, row: int, value: Any, text: str = "") -> Misfit:
+def misfit_of(type_: Type, row: int, value: Any, text: str = "") -> Misfit:
     """Return the misfit of a value that a column's type refuses; a time value may be given as
     `text` instead.
     """
     shown = text or repr(value)
     shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
     if text:
-        return Misfit(row, f"{shown} does not fit {wanted}; {_remedy_of_time(wanted, text)}")
+        return Misfit(row, f"{shown} does not fit {type_}; {_remedy_of_time(type_, text)}")
     if isinstance(value, bool) or not isinstance(value, Number):
-        return Misfit(row, f"{shown} is not a valid {wanted}; {_conversion(wanted, value)}")
-    if wanted.name == "decimal":
-        return Misfit(row, f"{shown} {_no_decimal(wanted, value)}")
-    if wanted.name in ("int64", "uint64"):
-        least, most = WHOLE[wanted.name]
+        return Misfit(row, f"{shown} is not a valid {type_}; {_conversion(type_, value)}")
+    if type_.name == "decimal":
+        return Misfit(row, f"{shown} {_no_decimal(type_, value)}")
+    if type_.name in ("int64", "uint64"):
+        least, most = WHOLE[type_.name]
         inside = is_finite(value) and least <= value <= most  # type: ignore[operator]
         remedy = "round it to a whole number" if inside else f"it holds {least} to {most}"
-        return Misfit(row, f"{shown} does not fit {wanted}; {remedy}")
-    if wanted.name == "float64":
+        return Misfit(row, f"{shown} does not fit {type_}; {remedy}")
+    if type_.name == "float64":
         return Misfit(
             row, f"{shown} is not exactly a float64; give float({shown}) if the nearest one will do"
         )
-    return Misfit(row, f"{shown} is not a valid {wanted}; {_conversion(wanted, value)}")
+    return Misfit(row, f"{shown} is not a valid {type_}; {_conversion(type_, value)}")
 
 
 def is_finite(value: Any) -> bool:
@@ -66,25 +66,25 @@ def is_finite(value: Any) -> bool:
     return isinstance(value, Integral) or (isinstance(value, float) and isfinite(value))
 
 
-def _no_decimal(wanted: Type, value: Any) -> str:
+def _no_decimal(type_: Type, value: Any) -> str:
     """Explain why a number is not a decimal of a type."""
     if not is_finite(value):
-        return f"is not a valid {wanted}: leave it out, or make it a null"
+        return f"is not a valid {type_}: leave it out, or make it a null"
     written = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-    before, room = digits_before(written), wanted.precision - wanted.scale
+    before, room = digits_before(written), type_.precision - type_.scale
     if before > room:
-        digits = before + wanted.scale
+        digits = before + type_.scale
         remedy = (
-            f"declare decimal({digits},{wanted.scale})"
+            f"declare decimal({digits},{type_.scale})"
             if digits <= DIGITS_MAX
             else "no decimal has so many"
         )
-        return f"has {before} digits before the point and {wanted} has {room}; {remedy}"
+        return f"has {before} digits before the point and {type_} has {room}; {remedy}"
     digits = decimals_of(written)
-    if digits > wanted.scale:
+    if digits > type_.scale:
         wider = f", or declare decimal({room + digits},{digits})" * (room + digits <= DIGITS_MAX)
-        return f"has {digits} decimals and {wanted} keeps {wanted.scale}; round it{wider}"
-    return f"is a float that no {wanted} is exactly; give Decimal('{written}')"
+        return f"has {digits} decimals and {type_} keeps {type_.scale}; round it{wider}"
+    return f"is a float that no {type_} is exactly; give Decimal('{written}')"
 
 
 def digits_before(value: Decimal) -> int:
@@ -103,8 +103,8 @@ def decimals_of(value: Decimal) -> int:
     return max(0, len(significant) - len(digits) - int(exponent)) if significant else 0
 
 
-def _remedy_of_time(wanted: Type, text: str) -> str:
-    if wanted.kind.value is date:
+def _remedy_of_time(type_: Type, text: str) -> str:
+    if type_.kind.value is date:
         return "a date is midnight: take the day of it"
     digits = text.rpartition(".")[2]
     if text.endswith(" ns") or (len(digits) > 6 and digits[6:].strip("0")):
@@ -112,11 +112,11 @@ def _remedy_of_time(wanted: Type, text: str) -> str:
     return "it is out of range"
 
 
-def _conversion(wanted: Type, value: Any) -> str:
+def _conversion(type_: Type, value: Any) -> str:
     """Explain how to convert a value of another kind to a type."""
     if value is None:
         return "drop or replace it"
-    kind = wanted.kind.value
+    kind = type_.kind.value
     special = {Decimal: "decimal.Decimal(…)", bytes: "….encode()", bool: "… == 'true'"}
     if isinstance(value, str) and kind is not str:
         reads = f"{kind.__name__}{'.fromisoformat' * (kind in (date, time, datetime))}(…)"

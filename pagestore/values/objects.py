@@ -46,50 +46,50 @@ class Objects(list[Any]):
     """Values of a pandas column of objects, where NaN is a null."""
 
 
-def from_objects(wanted: Type, values: Any) -> pa.Array:
+def from_objects(type_: Type, values: Any) -> pa.Array:
     """Convert values to an Arrow array of the type, with nulls. Raises Misfit."""
     lacking = isinstance(values, Objects)
-    plain_ = set(map(type, values)) <= _PLAIN[wanted.kind.value] and not (
-        lacking and wanted.name == "float64"
+    plain_ = set(map(type, values)) <= _PLAIN[type_.kind.value] and not (
+        lacking and type_.name == "float64"
     )
-    if not plain_ or not _tame(wanted, values):
-        values = [*_each(wanted, values, lacking)]
+    if not plain_ or not _tame(type_, values):
+        values = [*_each(type_, values, lacking)]
     try:
-        array = _arrow(wanted, values)
-        if wanted.name == "decimal":
+        array = _arrow(type_, values)
+        if type_.name == "decimal":
             array.validate(full=True)
         return array
     except _REFUSALS:
-        raise _first_refused(wanted, values) from None
+        raise _first_refused(type_, values) from None
 
 
-def _arrow(wanted: Type, values: list[Any]) -> pa.Array:
+def _arrow(type_: Type, values: list[Any]) -> pa.Array:
     """Convert values that the type holds, and nulls.
 
     Arrow's own way from lists imports pandas where it is installed, a quarter of a second. So numpy
     converts a few values, or Arrow from their letters.
     """
     if len(values) > FEW:
-        return pa.array(values, wanted.arrow, from_pandas=False)
+        return pa.array(values, type_.arrow, from_pandas=False)
     missing = np.fromiter((value is None for value in values), bool, len(values))
     there = [value for value in values if value is not None] if missing.any() else values
-    if wanted.name == "decimal":
-        array = _text_array(pa.string(), [str(value) for value in there]).cast(wanted.arrow)
-    elif wanted.kind.stored:
-        array = of_numbers(wanted.arrow, _numbers(wanted, there))
+    if type_.name == "decimal":
+        array = _text_array(pa.string(), [str(value) for value in there]).cast(type_.arrow)
+    elif type_.kind.stored:
+        array = of_numbers(type_.arrow, _numbers(type_, there))
     else:
-        array = _text_array(wanted.arrow, there).cast(wanted.arrow)
+        array = _text_array(type_.arrow, there).cast(type_.arrow)
     return with_nulls(array, ~missing) if missing.any() else array
 
 
-def _numbers(wanted: Type, values: list[Any]) -> np.ndarray:
+def _numbers(type_: Type, values: list[Any]) -> np.ndarray:
     """Return the numbers by which Arrow stores values, none of them null."""
-    if wanted.zone:
+    if type_.zone:
         values = [(moment - _EPOCH) // MICROSECOND for moment in values]
-    elif wanted.name == "time":
+    elif type_.name == "time":
         values = [(datetime.combine(_MIDNIGHT, at) - _MIDNIGHT) // MICROSECOND for at in values]
-    numbers = np.array(values, np.int64 if wanted.zone else wanted.kind.numpy or np.int64)
-    return numbers.astype(wanted.kind.stored, copy=False)
+    numbers = np.array(values, np.int64 if type_.zone else type_.kind.numpy or np.int64)
+    return numbers.astype(type_.kind.stored, copy=False)
 
 
 def with_nulls(array: pa.Array, there: np.ndarray) -> pa.Array:
@@ -116,42 +116,42 @@ def _text_array(kind: pa.DataType, texts: Sequence[str | bytes]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(encoded), buffers)
 
 
-def _tame(wanted: Type, values: Iterable[Any]) -> bool:
+def _tame(type_: Type, values: Iterable[Any]) -> bool:
     """Return whether Arrow can convert the values: the zones are the type's, and the decimals
     have a size that it takes without harm.
     """
-    if wanted.name in ("time", "timestamp"):
+    if type_.name in ("time", "timestamp"):
         return all(
-            value is None or (value.tzinfo is not None) == bool(wanted.zone) for value in values
+            value is None or (value.tzinfo is not None) == bool(type_.zone) for value in values
         )
-    if wanted.name == "decimal":
+    if type_.name == "decimal":
         return all(type(value) is not Decimal or -99 < value.adjusted() < 99 for value in values)
     return True
 
 
-def _first_refused(wanted: Type, values: Iterable[Any]) -> Misfit:
+def _first_refused(type_: Type, values: Iterable[Any]) -> Misfit:
     """Return the misfit of the first value that Arrow cannot convert to the type."""
     for row, value in enumerate(values):
         try:
-            pa.array([value], wanted.arrow, from_pandas=False).validate(full=True)
+            pa.array([value], type_.arrow, from_pandas=False).validate(full=True)
         except _REFUSALS as error:
             if isinstance(value, str):  # half of a surrogate pair
                 return Misfit(row, f"{value!r} has no UTF-8: {error}")
             if isinstance(value, timedelta | date):
-                return Misfit(row, f"{value!r} does not fit {wanted}; it is out of range")
-            return misfit_of(wanted, row, value)
+                return Misfit(row, f"{value!r} does not fit {type_}; it is out of range")
+            return misfit_of(type_, row, value)
     raise AssertionError("Arrow refuses a list and none of its values")
 
 
-def _each(wanted: Type, values: Iterable[Any], nan_is_null: bool) -> Iterator[Any]:
-    convert = _CONVERT[wanted.kind.value]
+def _each(type_: Type, values: Iterable[Any], nan_is_null: bool) -> Iterator[Any]:
+    convert = _CONVERT[type_.kind.value]
     for row, value in enumerate(values):
         try:
             value = value if type(value) in _KNOWN else plain(value)
             if value is None or (nan_is_null and isinstance(value, float) and value != value):
                 yield None
             else:
-                yield convert(wanted, value)
+                yield convert(type_, value)
         except Misfit as misfit:
             raise misfit.at(row) from None
 
@@ -187,10 +187,10 @@ def _of_scalar(value: pa.Scalar) -> Any:
     if of.is_date64(kind) and value.is_valid and value.value % (DAY // 1000):
         raise Misfit(0, f"{value.value} milliseconds since 1970 are not a date; cut them to days")
     try:
-        found = value if micro is None else value.cast(micro)
-        if of.is_time(kind) and value.is_valid and not 0 <= found.value < DAY:
+        whole = value if micro is None else value.cast(micro)
+        if of.is_time(kind) and value.is_valid and not 0 <= whole.value < DAY:
             raise OverflowError
-        return found.as_py()
+        return whole.as_py()
     except pa.ArrowInvalid:
         raise Misfit(0, f"the value {value.value} of {kind} {FINER}") from None
     except (OverflowError, ValueError):
@@ -201,10 +201,10 @@ def _of_numpy_scalar(value: np.generic) -> Any:
     if value.dtype.kind in "Mm":
         if np.isnat(value):
             return None
-        found = in_whole_microseconds(np.array([value]))[0].item()
-        if isinstance(found, int):
+        moment = in_whole_microseconds(np.array([value]))[0].item()
+        if isinstance(moment, int):
             raise Misfit(0, f"{value} is not in the years 1 to 9999")
-        return found
+        return moment
     if isinstance(value, np.longdouble) and value.dtype.itemsize > 8:
         return float(value) if float(value) == value else value
     return value if isinstance(value, str | bytes) else value.item()
@@ -217,67 +217,67 @@ def in_whole_microseconds(values: np.ndarray) -> np.ndarray:
     unit, _ = np.datetime_data(values.dtype)
     if unit in ("Y", "M", "generic"):
         raise Misfit(0, f"{values.dtype} values have no length in microseconds; take another unit")
-    found = values.astype(f"{values.dtype.kind}8[us]")
-    bad = np.flatnonzero((found.astype(values.dtype) != values) & ~np.isnat(values))
+    whole = values.astype(f"{values.dtype.kind}8[us]")
+    bad = np.flatnonzero((whole.astype(values.dtype) != values) & ~np.isnat(values))
     if len(bad):
         finer = unit in ("ns", "ps", "fs", "as")
         raise Misfit(int(bad[0]), f"{values[bad[0]]} {FINER if finer else 'is out of range'}")
-    return found
+    return whole
 
 
 # --- one value ----------------------------------------------------------------------------------
 
 
-def _whole(wanted: Type, value: Any) -> int:
+def _whole(type_: Type, value: Any) -> int:
     if isinstance(value, bool):
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     if isinstance(value, Integral) or (
         is_finite(value) and -(2**64) < value < 2**64 and value == int(value)
     ):
         number = int(value)
     else:
-        raise misfit_of(wanted, 0, value)
-    least, most = WHOLE[wanted.name]
+        raise misfit_of(type_, 0, value)
+    least, most = WHOLE[type_.name]
     if not least <= number <= most:
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     return number
 
 
-def _float(wanted: Type, value: Any) -> float:
+def _float(type_: Type, value: Any) -> float:
     if isinstance(value, float):
         return value
     if isinstance(value, bool) or not isinstance(value, Integral | Decimal):
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     try:
-        found = float(value)
+        number = float(value)
     except (OverflowError, ValueError):
-        raise misfit_of(wanted, 0, value) from None
-    if found != value:
-        raise misfit_of(wanted, 0, value)
-    return found
+        raise misfit_of(type_, 0, value) from None
+    if number != value:
+        raise misfit_of(type_, 0, value)
+    return number
 
 
-def _decimal(wanted: Type, value: Any) -> Decimal:
+def _decimal(type_: Type, value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, Integral | float | Decimal):
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     number = (
         value
         if isinstance(value, Decimal)
         else Decimal(value if isinstance(value, float) else int(value))
     )
-    fits = number.is_finite() and digits_before(number) <= wanted.precision - wanted.scale
-    if not fits or decimals_of(number) > wanted.scale:
-        raise misfit_of(wanted, 0, value)
-    return number.quantize(Decimal(1).scaleb(-wanted.scale), context=_EXACT)
+    fits = number.is_finite() and digits_before(number) <= type_.precision - type_.scale
+    if not fits or decimals_of(number) > type_.scale:
+        raise misfit_of(type_, 0, value)
+    return number.quantize(Decimal(1).scaleb(-type_.scale), context=_EXACT)
 
 
-def _bool(wanted: Type, value: Any) -> bool:
+def _bool(type_: Type, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     return value
 
 
-def _date(wanted: Type, value: Any) -> date:
+def _date(type_: Type, value: Any) -> date:
     if isinstance(value, datetime):
         if value.tzinfo:
             raise Misfit(
@@ -287,26 +287,26 @@ def _date(wanted: Type, value: Any) -> date:
             raise Misfit(0, f"{value!r} is not a date; take its .date()")
         return value.date()
     if not isinstance(value, date):
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     return value
 
 
-def _time(wanted: Type, value: Any) -> time:
+def _time(type_: Type, value: Any) -> time:
     if not isinstance(value, time):
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     if value.tzinfo:
         raise Misfit(0, f"{value!r} has a zone; take it without one")
     return value
 
 
-def _timestamp(wanted: Type, value: Any) -> datetime:
+def _timestamp(type_: Type, value: Any) -> datetime:
     if isinstance(value, date) and not isinstance(value, datetime):
-        if wanted.zone:
+        if type_.zone:
             raise Misfit(0, f"{value!r} has no zone; give the moment that is meant, with its zone")
         return datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
-        raise misfit_of(wanted, 0, value)
-    if (value.tzinfo is not None) != bool(wanted.zone):
+        raise misfit_of(type_, 0, value)
+    if (value.tzinfo is not None) != bool(type_.zone):
         remedy = (
             "has a zone; take it in UTC, without one"
             if value.tzinfo
@@ -316,25 +316,25 @@ def _timestamp(wanted: Type, value: Any) -> datetime:
     return value
 
 
-def _duration(wanted: Type, value: Any) -> int:
+def _duration(type_: Type, value: Any) -> int:
     """Convert to microseconds, since Arrow takes all timedeltas but the least."""
     if not isinstance(value, timedelta):
-        raise misfit_of(wanted, 0, value)
-    found = value // MICROSECOND
-    if not WORD_MIN <= found <= WORD_MAX:
-        raise Misfit(0, f"{value!r} does not fit {wanted}; it is out of range")
-    return found
+        raise misfit_of(type_, 0, value)
+    micros = value // MICROSECOND
+    if not WORD_MIN <= micros <= WORD_MAX:
+        raise Misfit(0, f"{value!r} does not fit {type_}; it is out of range")
+    return micros
 
 
-def _string(wanted: Type, value: Any) -> str:
+def _string(type_: Type, value: Any) -> str:
     if not isinstance(value, str):
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     return value
 
 
-def _bytes(wanted: Type, value: Any) -> bytes:
+def _bytes(type_: Type, value: Any) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise misfit_of(wanted, 0, value)
+        raise misfit_of(type_, 0, value)
     return bytes(value)
 
 

@@ -107,15 +107,15 @@ def as_columns(what: str, values: Any) -> Sequence[Any]:
 
 
 def looked_up(
-    what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary
+    what: str, stored: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary
 ) -> np.ndarray:
-    """Encode m columns to look for as words int64[m, n], by the types of the first m `wanted`;
+    """Encode m columns to look for as words int64[m, n], by the types of the first m `stored`;
     unknown texts become 0.
 
     `what` names them in a SchemaError for columns of different lengths."""
     finder = TextFinder(dictionary)
     words = [
-        encode(column, values, finder) for column, values in zip(wanted, columns, strict=False)
+        encode(column, values, finder) for column, values in zip(stored, columns, strict=False)
     ]
     if len({len(column) for column in words}) > 1:
         raise SchemaError(
@@ -265,11 +265,11 @@ def unnamed_index(schema: pa.Schema) -> set[str]:
     """Return the columns that are an unnamed pandas index by the metadata in a schema."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-        index = {one for one in said["index_columns"] if isinstance(one, str)}
+        index = {column for column in said["index_columns"] if isinstance(column, str)}
         return {
-            one["field_name"]
-            for one in said["columns"]
-            if one["name"] is None and one["field_name"] in index
+            column["field_name"]
+            for column in said["columns"]
+            if column["name"] is None and column["field_name"] in index
         }
     except (ValueError, KeyError, TypeError):  # absent, or not as pandas writes it
         return set()
@@ -290,10 +290,10 @@ def _table_of(rows: Any) -> pa.Table:
 
 
 def check_names(
-    given: Sequence[Any], schema: Schema, wanted: Sequence[str], what: str = "the rows"
+    given: Sequence[Any], schema: Schema, names: Sequence[str], what: str = "the rows"
 ) -> None:
     """Raise SchemaError unless names are the wanted columns, each once; `what` has them."""
-    missing, extra = [n for n in wanted if n not in given], [n for n in given if n not in wanted]
+    missing, extra = [n for n in names if n not in given], [n for n in given if n not in names]
     twice = [name for name, count in Counter(given).items() if count > 1]
     if missing or extra or twice:
         said = [f"column {', '.join(map(repr, missing))} is missing"] * bool(missing)
@@ -338,17 +338,17 @@ def _of_records(
     rows: list[Any], names: tuple[str, ...], schema: Schema, keys_allowed: bool
 ) -> list[list[Any]]:
     """Return the columns of rows with named values."""
-    wanted = schema.key if keys_allowed and {*names} == {*schema.key} else schema.names
+    columns = schema.key if keys_allowed and {*names} == {*schema.key} else schema.names
     before = object()
     for place, row in enumerate(rows):
         names = () if row is before else _names_of(row, schema) or ()
         if not names or type(row) is not type(rows[0]):
             raise SchemaError(f"row {place} is {_shown(row)}, and row 0 a {type(rows[0]).__name__}")
-        if len(names) != len(wanted) or {*names} != {*wanted}:
-            check_names(names, schema, wanted, f"row {place}")
+        if len(names) != len(columns) or {*names} != {*columns}:
+            check_names(names, schema, columns, f"row {place}")
     by_item = not hasattr(rows[0], "_fields") and not is_dataclass(rows[0])
     getters: list[Callable[[Any], Any]] = [
-        itemgetter(name) if by_item else attrgetter(name) for name in wanted
+        itemgetter(name) if by_item else attrgetter(name) for name in columns
     ]
     return [[*map(get, rows)] for get in getters]
 

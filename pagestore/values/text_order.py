@@ -100,8 +100,8 @@ class TextSearch:
         """Return the id of a text, 0 if there is none. O(log texts)."""
         if len(text) >= LONG or not JIT:
             return None
-        found = FIND.call(self._places, self._texts, _ROOM.hold(text), len(text), _ROOM.address)
-        return int(found) if self._readable(found) else None
+        id_ = FIND.call(self._places, self._texts, _ROOM.hold(text), len(text), _ROOM.address)
+        return int(id_) if self._readable(id_) else None
 
     def match(self, ids: np.ndarray, texts: PackedTexts, some: np.ndarray) -> np.ndarray | None:
         """Return whether ids[i], which must exist, is the id of text i, for each i of some[m]:
@@ -137,8 +137,8 @@ class TextSearch:
         """
         if len(text) >= LONG:
             return None
-        found = RANK.call(order, self._texts, _ROOM.hold(text), len(text), low, high)
-        return int(found) if self._readable(found) else None
+        place = RANK.call(order, self._texts, _ROOM.hold(text), len(text), low, high)
+        return int(place) if self._readable(place) else None
 
     def _readable(self, status: int) -> bool:
         """Return whether a kernel succeeded; False at a long text. Raises CorruptionError for a
@@ -273,15 +273,15 @@ class TextOrder:
 
     def _at(self, ranks: np.ndarray) -> list[bytes]:
         """Return the texts at some ranks."""
-        wanted = ranks.tolist()
-        missing = [rank for rank in wanted if rank not in self._kept]
+        places = ranks.tolist()
+        missing = [rank for rank in places if rank not in self._kept]
         if missing:
             if len(self._kept) > PLACES_KEPT:
                 self._kept.clear()
-                missing = wanted
-            found = self._dictionary.loaded(self.ids(np.array(missing)))
-            self._kept.update((rank, text) for rank, text in zip(missing, found, strict=True))
-        return [self._kept[rank] for rank in wanted]
+                missing = places
+            texts = self._dictionary.loaded(self.ids(np.array(missing)))
+            self._kept.update((rank, text) for rank, text in zip(missing, texts, strict=True))
+        return [self._kept[rank] for rank in places]
 
 
 def _merged(between: list[bytes], texts: list[bytes]) -> np.ndarray:
@@ -291,11 +291,11 @@ def _merged(between: list[bytes], texts: list[bytes]) -> np.ndarray:
     [0, 1, 1, 2]
     """
     below, waiting, ranks = 0, iter(between), np.zeros(len(texts), np.int64)
-    one = next(waiting, None)
+    entry = next(waiting, None)
     for place, text in enumerate(texts):
-        while one is not None and one < text:
+        while entry is not None and entry < text:
             below += 1
-            one = next(waiting, None)
+            entry = next(waiting, None)
         ranks[place] = below
     return ranks
 
@@ -316,25 +316,25 @@ class StoredOrder(TextOrder):
             if first > 0 and end - first <= DENSE * len(ids):
                 near = read(self._pages(), self._labels, (first,), (end,))
                 if near.shape[1] == end - first:
-                    found: np.ndarray = near[1, ids - first]
-                    return found
+                    keys: np.ndarray = near[1, ids - first]
+                    return keys
         labels: np.ndarray = get(self._pages(), self._labels, ids[None])[1][0]
         return labels
 
     def ids(self, ranks: np.ndarray) -> np.ndarray:
         """Return the ids int64[n] of the texts at ranks int64[n]. O(n log texts)."""
-        found: np.ndarray = self.entries(ranks)[1]
-        return found
+        id_words: np.ndarray = self.entries(ranks)[1]
+        return id_words
 
     def ids_of(self, keys: np.ndarray) -> np.ndarray:
         """Return the ids int64[n] of the texts with labels int64[n]. O(n log texts)."""
-        found: np.ndarray = get(self._pages(), self._order, keys[None])[1][0]
-        return found
+        id_words: np.ndarray = get(self._pages(), self._order, keys[None])[1][0]
+        return id_words
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """The ids of the texts from one rank up to another, in order. O(log texts + those)."""
-        found: np.ndarray = self.between(start, stop)[1]
-        return found
+        id_words: np.ndarray = self.between(start, stop)[1]
+        return id_words
 
     def entries(self, ranks: np.ndarray) -> np.ndarray:
         """Return labels and ids int64[2, n] at ranks int64[n]. O(n log texts)."""
@@ -348,15 +348,15 @@ class StoredOrder(TextOrder):
         return next(read_batches(self._pages(), self._order, (low,), rows=stop - start))
 
     def _key_of(self, id_: int) -> int | None:
-        found = self._finder.find((id_,)) if self.count else None
-        return found[0] if found else None
+        values = self._finder.find((id_,)) if self.count else None
+        return values[0] if values else None
 
     def _rank_of(self, key: int) -> int:
         return self._fold.fold((), (key,))[0][0]
 
     def _search(self, text: bytes, low: int, high: int) -> int:
-        found = self._dictionary.search.rank(self._packed.ctypes.data, text, low, high)
-        return super()._search(text, low, high) if found is None else found
+        place = self._dictionary.search.rank(self._packed.ctypes.data, text, low, high)
+        return super()._search(text, low, high) if place is None else place
 
     def labels_below(self, labels: np.ndarray) -> np.ndarray:
         """Return how many labels are below each of labels int64[n], int64[n]. O(n log texts)."""

@@ -56,8 +56,8 @@ def whole_of(name: str, names: Collection[str]) -> str:
     >>> [whole_of(name, ["v", "v:part1", "v:part2", "r:part2"]) for name in ("v:part2", "v", "r:part2")]
     ['v', 'v', 'r:part2']
     """
-    found = PART.fullmatch(name)
-    return found[1] if found and f"{found[1]}:part1" in names else name
+    part = PART.fullmatch(name)
+    return part[1] if part and f"{part[1]}:part1" in names else name
 
 
 def is_own(name: str) -> bool:
@@ -187,11 +187,11 @@ class Catalog:
         out.put(len(self.relations))
         known, self._encoded = self._encoded, {}
         for name, info in self.relations.items():
-            found = known.get(name)
-            self._encoded[name] = found = (
-                found if found and found[0] is info else (info, _words_of(info), _narrow_of(info))
+            kept = known.get(name)
+            self._encoded[name] = kept = (
+                kept if kept and kept[0] is info else (info, _words_of(info), _narrow_of(info))
             )
-            out.words += found[1]
+            out.words += kept[1]
         narrow = {name: columns for name, (_, _, columns) in self._encoded.items() if columns}
         properties = self.properties | ({NARROW: json.dumps(narrow)} if narrow else {})
         out.put(len(properties))
@@ -419,8 +419,8 @@ class Settings(NamedTuple):
         out.put(self.retain)
         for names in (self.tags, self.branches):
             out.put(len(names))
-            for entry in names.items():
-                out.words += _named(*entry)
+            for kept in names.items():
+                out.words += _named(*kept)
         return out.words
 
     @classmethod

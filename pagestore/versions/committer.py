@@ -802,14 +802,14 @@ class Committer:
         if self.cause:
             return
         file, state = self.mapping.file, self.state
-        size, wanted = file.size(), (state.commit.top + self.reserve) * self.page_size
-        if size > wanted:
-            file.truncate(wanted)
+        size, least = file.size(), (state.commit.top + self.reserve) * self.page_size
+        if size > least:
+            file.truncate(least)
         if state is self._closed:
             return  # nothing was committed
-        if size < wanted:
+        if size < least:
             with suppress(OSError):  # the disk is full
-                file.fallocate(size, wanted - size)
+                file.fallocate(size, least - size)
         slot = self.meta(state.commit, state.run, clean=True)
         if self.sync == "off":
             sync_all(file, slot)

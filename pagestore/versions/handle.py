@@ -112,8 +112,8 @@ class Handle:
         """Read the newest commit from the file; a writer with the lock makes it durable."""
         self.recovery: Recovery | None
         while True:
-            found = search(self.file) if searched else recover(self.file, page_size)
-            self.meta, self.state, self.mapping, self.recovery = found
+            recovered = search(self.file) if searched else recover(self.file, page_size)
+            self.meta, self.state, self.mapping, self.recovery = recovered
             self._catalogs: dict[tuple[Run, int], Catalog] = {}
             self._versions: dict[int, Version] = {}
             self._texts: tuple[int, dict[bytes, int]] = 0, {}
@@ -212,9 +212,9 @@ class Handle:
         """Adopt the state of this handle's own newest commit, unless a newer one is known."""
         if self.state is not self.committer.state:
             with self._guard:
-                own = self.committer.state
-                if own.sequence >= self.state.sequence:
-                    self.state = own
+                state = self.committer.state
+                if state.sequence >= self.state.sequence:
+                    self.state = state
 
     def _read_newest(self) -> StoreState:
         """Return the state that the newest slot leads to, after adopting it."""
@@ -407,15 +407,15 @@ class Handle:
         commit's table is read.
         """
         while True:
-            state, found = self.state, None
+            state, answer = self.state, None
             try:
-                found = read(state.versions, self.mapping.pages, *arguments)
+                answer = read(state.versions, self.mapping.pages, *arguments)
             except CorruptionError:
                 if self.refresh() is state:
                     raise
                 continue
             if state.sequence >= sequence_in(self.mapping.pages.words) or self.refresh() is state:
-                return found
+                return answer
 
     def newest_first(self) -> Iterator[Entry]:
         """Yield the retained versions from the newest back; reads those in the tree only after
@@ -508,11 +508,11 @@ class Handle:
         try:
             while True:
                 state = self.refresh()
-                wanted = {entry.version for entry in self.read_versions(VersionTable.readable)}
-                for version in sorted(wanted - held.keys()):
+                readable = {entry.version for entry in self.read_versions(VersionTable.readable)}
+                for version in sorted(readable - held.keys()):
                     if pin := self.pin(version):
                         held[version] = pin
-                if self.refresh().sequence == state.sequence or wanted <= held.keys():
+                if self.refresh().sequence == state.sequence or readable <= held.keys():
                     break
             yield
         finally:

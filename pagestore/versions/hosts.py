@@ -124,7 +124,7 @@ def hosts() -> Mapping[str, Host]:
 
 def methods(name: str) -> list[Callable[..., Any]]:
     """Return a method, which hosts may lack, of those hosts of this process that have it."""
-    return [one for host in _hosts.values() if (one := getattr(host, name, None))]
+    return [method for host in _hosts.values() if (method := getattr(host, name, None))]
 
 
 def computed_column(source: Any, name: str) -> Computed | None:
@@ -132,8 +132,8 @@ def computed_column(source: Any, name: str) -> Computed | None:
     this process computes.
     """
     told = (find(source, name) for find in methods("computed"))
-    found: Computed | None = next((computed for computed in told if computed), None)
-    return found
+    column: Computed | None = next((computed for computed in told if computed), None)
+    return column
 
 
 def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
@@ -181,21 +181,21 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
     if now is not was and now.properties.get(PROPERTY) != was.properties.get(PROPERTY):
         recorded_dependants(now.properties)  # an unreadable one would make every later commit fail
     told = []
-    for one in _standing(txn):
-        _refuse_changed(txn, one)
-        host = _hosts.get(one.host)
+    for dependants in _standing(txn):
+        _refuse_changed(txn, dependants)
+        host = _hosts.get(dependants.host)
         before = {
             name: txn.base.trees[_number(txn, name)]
-            for name in txn._touched(one.reads)
-            if _has_changed(txn, one, name, host)
+            for name in txn._touched(dependants.reads)
+            if _has_changed(txn, dependants, name, host)
         }
         if not before:
             continue
         if host is None:
             raise DependantsError(
-                f"{_listed(before)} was changed, and what {one.host} keeps of it{_kept(one)} could "
+                f"{_listed(before)} was changed, and what {dependants.host} keeps of it{_kept(dependants)} could "
                 f"not follow, "
-                f"since {one.host} is not loaded in this process; nothing is changed: {one.edit}"
+                f"since {dependants.host} is not loaded in this process; nothing is changed: {dependants.edit}"
             )
         with txn.following():
             told.append(host.carry(txn, before))
@@ -218,37 +218,39 @@ def _standing(txn: WorkingTrees) -> list[Dependants]:
     """
     catalog, maintained = txn.base.catalog, txn.maintained
     known = catalog.dependants
-    found = [one for name, one in known.items() if name not in maintained]
+    standing = [dependants for name, dependants in known.items() if name not in maintained]
     for name, host in _hosts.items():
         if host.mark in catalog.properties and name not in known and name not in maintained:
-            found += filter(None, [host.dependants(txn)])
-    return found
+            standing += filter(None, [host.dependants(txn)])
+    return standing
 
 
-def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
+def _refuse_changed(txn: WorkingTrees, dependants: Dependants) -> None:
     """Raise DependantsError for a change of a host's data, record of dependants or properties."""
     if txn.catalog is not txn.base.catalog:
         old, new = txn.base.catalog.properties, txn.catalog.properties
-        for name in one.properties:
+        for name in dependants.properties:
             if old.get(name) != new.get(name):
                 raise DependantsError(
-                    f"property {name!r} belongs to {one.host}; nothing is changed: {one.release}"
+                    f"property {name!r} belongs to {dependants.host}; nothing is changed: {dependants.release}"
                 )
         if (
-            one.host in txn.base.catalog.dependants
-            and recorded_dependants(new).get(one.host) != one
+            dependants.host in txn.base.catalog.dependants
+            and recorded_dependants(new).get(dependants.host) != dependants
         ):
-            said = f"property {PROPERTY!r} says what {one.host} keeps, which has not changed"
-            raise DependantsError(f"{said}; nothing is changed: {one.release}")
-    for name in txn._touched(one.keeps):
-        if _has_changed(txn, one, name):
+            said = f"property {PROPERTY!r} says what {dependants.host} keeps, which has not changed"
+            raise DependantsError(f"{said}; nothing is changed: {dependants.release}")
+    for name in txn._touched(dependants.keeps):
+        if _has_changed(txn, dependants, name):
             raise DependantsError(
-                f"{name!r} belongs to {one.host}, which keeps it as it follows from "
-                f"{_listed(one.reads)}; nothing is changed: edit that, and it will follow"
+                f"{name!r} belongs to {dependants.host}, which keeps it as it follows from "
+                f"{_listed(dependants.reads)}; nothing is changed: edit that, and it will follow"
             )
 
 
-def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | None = None) -> bool:
+def _has_changed(
+    txn: WorkingTrees, dependants: Dependants, name: str, host: Host | None = None
+) -> bool:
     """Return whether a relation's records changed.
 
     Raises DependantsError if it was dropped or replaced, and that matters.
@@ -270,12 +272,12 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | Non
             raise DependantsError(f"{why}; nothing is changed")
         return info is not None
     what = (
-        f"{one.host} depends on it{_kept(one)}"
-        if name in one.reads
-        else f"it belongs to {one.host}"
+        f"{dependants.host} depends on it{_kept(dependants)}"
+        if name in dependants.reads
+        else f"it belongs to {dependants.host}"
     )
     raise DependantsError(
-        f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {one.release}"
+        f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {dependants.release}"
     )
 
 
@@ -287,9 +289,9 @@ def _number(txn: WorkingTrees, name: str) -> Any:
     return info.spec.tree_id if info else None
 
 
-def _kept(one: Dependants) -> str:
+def _kept(dependants: Dependants) -> str:
     """Return what a host maintains, if anything, in parentheses."""
-    return f" ({_listed(one.keeps)})" if one.keeps else ""
+    return f" ({_listed(dependants.keeps)})" if dependants.keeps else ""
 
 
 def _listed(names: Iterable[str], most: int = 3) -> str:

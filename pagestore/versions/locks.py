@@ -561,15 +561,15 @@ class WriterQueue:
     def give_back(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
         writer.over = True
-        own = self._holds_file
-        if own is not None and own() is writer:  # mostly it is the first, and nobody waits
+        owner = self._holds_file
+        if owner is not None and owner() is writer:  # mostly it is first, and nobody waits
             with self._guard:
-                if self._holds_file is own:
+                if self._holds_file is owner:
                     # first, so that after an exception `release_file` does the rest
                     self._holds_file = None
                     self._file_lock.release()
             try:  # noqa: SIM105 - `suppress` would take longer than this
-                self.queue.remove(own)
+                self.queue.remove(owner)
             except ValueError:  # another thread has removed it
                 pass
         if self.queue:
@@ -579,7 +579,7 @@ class WriterQueue:
         """Return the writers right behind the first, whose offers are of a subject, and have at
         most so many edits in all.
         """
-        found = list[Writer]()
+        writers = list[Writer]()
         for reference in [*self.queue][1:]:
             writer = reference()
             if writer is None or writer.over or writer.life() is None:
@@ -589,8 +589,8 @@ class WriterQueue:
             most -= len(writer.offer.edits)
             if most < 0:
                 break
-            found.append(writer)
-        return found
+            writers.append(writer)
+        return writers
 
     def serve(self, writers: list[Writer], joint: Joint) -> None:
         """Let those go on whose offers a commit took in."""

@@ -256,7 +256,7 @@ class Offers:
         """
         assert self._file
         open_ = np.flatnonzero(self._words[1:, OFFERED] > self._words[1:, TAKEN]) + 1
-        found = list[Offered]()
+        offers = list[Offered]()
         for place in sorted(open_.tolist(), key=lambda place: (place <= self._last, place)):
             offered = place != self.place and self._read(place, relation)
             if not offered or self._file.locked(place, 1) is None:
@@ -264,9 +264,9 @@ class Offers:
             most -= len(offered.edits)
             if most < 0:
                 break
-            found.append(offered)
+            offers.append(offered)
             self._last = place
-        return found
+        return offers
 
     def _read(self, place: int, relation: str) -> Offered | None:
         """Return the offer of a place, unless it is of another relation, or being written."""

@@ -95,14 +95,14 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, StoreState, Mappin
     while True:
         slots = read_slots(file)
         try:
-            found = _newest_whole(file, slots, page_size)
+            newest = _newest_whole(file, slots, page_size)
         except CorruptionError:
             if read_slots(file) == slots:
                 raise
         else:
-            recovery = found[3]
+            recovery = newest[3]
             if recovery is None or not recovery.problems or read_slots(file) == slots:
-                return found
+                return newest
 
 
 def _newest_whole(
@@ -200,8 +200,8 @@ def make_durable(mapping: Mapping, state: StoreState, meta: Meta, both: bool) ->
         for at in range(first * size, (first + count) * size, AT_ONCE):
             file.pwrite(file.pread(min(AT_ONCE, (first + count) * size - at), at), at)
     sync_all(file, meta)
-    slot, own = meta._replace(clean=False, in_doubt=False).pack(), slot_of(meta.sequence)
-    for at in (own, 1 - own) if both else (own,):
+    slot, number = meta._replace(clean=False, in_doubt=False).pack(), slot_of(meta.sequence)
+    for at in (number, 1 - number) if both else (number,):
         file.pwrite(slot, SLOT_SIZE * at)
         sync_all(file, meta)
 

@@ -335,7 +335,7 @@ class Series:
 
         So each row is as if the writers had come one after the other.
         """
-        found, width = [*edits], self._keys
+        united, width = [*edits], self._keys
         keys = {row[:width] for _, row in edits}
 
         def joins(offered: list[Edit]) -> bool | None:
@@ -346,7 +346,7 @@ class Series:
             own = {row[:width] for _, row in words}
             fits = keys.isdisjoint(own)
             if fits:
-                found.extend(words)
+                united.extend(words)
             keys.update(own)
             return fits
 
@@ -358,7 +358,7 @@ class Series:
             if fits:
                 writer.joint = joint
         joint.offered = [offered for offered in joint.offers if joins(offered.edits)]
-        return found
+        return united
 
     def _make(self, made: Made, joint: Joint) -> bool:
         """Make the edits and write the record by one kernel call; return whether all was done."""

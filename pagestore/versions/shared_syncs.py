@@ -174,11 +174,11 @@ class SharedSyncs:
             self._ensure(slot)
         return False
 
-    def complete(self, own: Meta) -> None:
+    def complete(self, meta: Meta) -> None:
         """Make a commit of this handle durable, by a sync of this process or of another one.
         Raises OSError.
         """
-        if not (self.shows and self._is_durable(own)):
+        if not (self.shows and self._is_durable(meta)):
             with holding(self._file, SLOTS_LOCK):
                 newest = newest_meta(self._file)
                 if newest is not None and newest.in_doubt:
@@ -188,16 +188,16 @@ class SharedSyncs:
                     )
                 if newest is not None:
                     self._ensure(newest)
-                if newest is None or newest.sequence < own.sequence:
-                    shown = self._claim_after(own.version) or own
+                if newest is None or newest.sequence < meta.sequence:
+                    shown = self._claim_after(meta.version) or meta
                     self.synced.add(
-                        self._lead(newest, own if _in_one_slot(newest, shown) else shown)
+                        self._lead(newest, meta if _in_one_slot(newest, shown) else shown)
                     )
                     self._leave()
-        if self._shown[0] <= own.sequence:
+        if self._shown[0] <= meta.sequence:
             self.hide()
 
-    def _is_durable(self, own: Meta) -> bool:
+    def _is_durable(self, meta: Meta) -> bool:
         """Return whether the newest slot leads to a commit or a later one, and is durable, after
         the sync under way.
 
@@ -206,7 +206,7 @@ class SharedSyncs:
         with holding(self._file, SLOTS_LOCK, SHARED):
             slot = newest_meta(self._file)
             return (
-                slot is not None and slot.sequence >= own.sequence and slot.sequence in self.synced
+                slot is not None and slot.sequence >= meta.sequence and slot.sequence in self.synced
             )
 
     def _lead(self, last: Meta | None, commit: Meta) -> int:
@@ -264,18 +264,18 @@ class SharedSyncs:
         end = first + VERSIONS // 2
         for low, high in ((0, end - VERSIONS), (first, min(end, VERSIONS))):
             at, top = SHOWN_LOCK + (low << PAGE_BITS), SHOWN_LOCK + (high << PAGE_BITS)
-            while (found := self._last_locked(at, top)) is not None:
-                number, page = divmod(found - SHOWN_LOCK, 1 << PAGE_BITS)
+            while (place := self._last_locked(at, top)) is not None:
+                number, page = divmod(place - SHOWN_LOCK, 1 << PAGE_BITS)
                 if commit := self._commit(version + 1 + (number - first) % VERSIONS, page):
                     return commit
-                top = found  # the record was overwritten while the process that shows it slept
+                top = place  # the record was overwritten while the process that shows it slept
         return None
 
     def _last_locked(self, at: int, end: int) -> int | None:
         """Return the last byte of [at, end) that another handle has locked."""
         last = None
-        while at < end and (found := self._file.locked(at, end - at)) is not None:
-            last, at = found, found + 1
+        while at < end and (place := self._file.locked(at, end - at)) is not None:
+            last, at = place, place + 1
         return last
 
     def _commit(self, version: int, page: int) -> Meta | None:
@@ -339,9 +339,9 @@ def refuse(file: File) -> None:
     """
     file.lock(SHARED, REFUSED_LOCK)
     end = time.monotonic() + PATIENCE
-    while (found := file.locked(SHOWN_LOCK, VERSIONS << PAGE_BITS)) is not None:
+    while (place := file.locked(SHOWN_LOCK, VERSIONS << PAGE_BITS)) is not None:
         if time.monotonic() >= end:
-            holders = describe_holders(file.path, found)
+            holders = describe_holders(file.path, place)
             raise LockedError(
                 f"{file.path} has a commit that {holders} does not finish; end that first"
             )

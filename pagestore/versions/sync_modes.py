@@ -194,9 +194,9 @@ class SharingCommitter(Committer):
             shared.write_slot(slot, sequence)
             shared.synced.add(sequence)
         else:
-            own = unpack(slot)
-            assert isinstance(own, Meta)
-            shared.complete(own)
+            meta = unpack(slot)
+            assert isinstance(meta, Meta)
+            shared.complete(meta)
         if self.file_lock:
             self.file_lock.again = shared.took < SHORT
         if self.offers:

@@ -43,7 +43,7 @@ class SyncQueue:
 
     def await_sync(self, number: int, commits: Syncing) -> None:
         """Return once the first `number` commits are durable. Raises what `sync_made` does."""
-        nested, own = self.lock._is_owned(), None
+        nested, place = self.lock._is_owned(), None
         leads = False
         try:
             while commits.durable < number:
@@ -51,19 +51,19 @@ class SyncQueue:
                     if commits.durable < number:
                         self._sync(commits)
                     break
-                if own is None:
-                    own = number, Lock()
-                    own[1].acquire()
+                if place is None:
+                    place = number, Lock()
+                    place[1].acquire()
                     # then try once more, since the sync may have ended before this
-                    self._waiting.append(own)
+                    self._waiting.append(place)
                     if len(self._waiting) >= self._expected:
                         self._arrived.put(None)
-                elif own[1].acquire(timeout=AGAIN):
-                    own = None  # woken, perhaps to make the next sync
+                elif place[1].acquire(timeout=AGAIN):
+                    place = None  # woken, perhaps to make the next sync
         finally:
-            if own is not None:
+            if place is not None:
                 with suppress(ValueError):  # it was woken meanwhile
-                    self._waiting.remove(own)
+                    self._waiting.remove(place)
             if leads or (not nested and self.lock._is_owned()):
                 self.lock.release()
                 self._wake(commits.durable)
@@ -84,7 +84,7 @@ class SyncQueue:
         leads, self._expected = False, 0
         for _ in range(len(self._waiting)):
             try:
-                number, own = waiting = self._waiting.popleft()
+                number, lock = waiting = self._waiting.popleft()
             except IndexError:  # another thread has woken them
                 return
             if number > durable and leads:
@@ -92,4 +92,4 @@ class SyncQueue:
             else:
                 leads = leads or number > durable
                 self._expected += number <= durable
-                own.release()
+                lock.release()

@@ -297,14 +297,12 @@ class Reclaim:
         p < b <= k.
         """
         first, end = (lineage, k + 1), (lineage, q + 1)
-        found = (
+        keys = (
             [(*key, self._moved[key]) for key in self._moved.irange(first, end)]
             if self._moved
             else []
         )
         if self._tree.count:
             for batch in read_batches(self._pager.pages, self._tree, first, end):
-                found += [
-                    tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone
-                ]
-        return [row[:3] for row in found if p < row[3] <= k]
+                keys += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
+        return [row[:3] for row in keys if p < row[3] <= k]

@@ -103,7 +103,7 @@ class WorkingTrees:
     def __iter__(self) -> Iterator[str]:
         # a list, which is many times faster than what calls a function for each
         return iter(
-            [one.name for one in self._catalog.relations.values() if one.schema is not None]
+            [info.name for info in self._catalog.relations.values() if info.schema is not None]
         )
 
     @property
@@ -197,10 +197,10 @@ class WorkingTrees:
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Apply edits of words at once, sorted or not; return the effective delta."""
-        wanted = self._info(name).spec.columns, len(actions)
-        if rows.shape != wanted or rows.dtype != np.int64:
+        shape = self._info(name).spec.columns, len(actions)
+        if rows.shape != shape or rows.dtype != np.int64:
             raise SchemaError(
-                f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}"
+                f"{name!r} takes words int64{[*shape]} here, not {rows.dtype}{[*rows.shape]}"
             )
         return self.apply_indexed((name,), ALONE, actions, rows, visible)[0]
 

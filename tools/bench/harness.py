@@ -304,7 +304,7 @@ def write(
 
 def report(results: Sequence[Result], about: str) -> dict[str, Any]:
     """Return the results as data, with the machine and the packages that were measured."""
-    packages = {found.name: found.version for found in distributions() if found.name in PACKAGES}
+    packages = {dist.name: dist.version for dist in distributions() if dist.name in PACKAGES}
     machine = {
         "python": platform.python_version(),
         "cores": os.cpu_count(),

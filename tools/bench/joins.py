@@ -128,12 +128,12 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
             compared = [mine(task, 2, "ivm, two threads"), mine(task, 1, "ivm, one thread"), twice]
             # many, since both threads may share a core
             yield Row(f"{task.name}, on two threads", compared, 15)
-        for task, granularities, wanted in (
+        for task, granularities, expected in (
             (TRIANGLES, (1, 16, 64), True),
             (CLIQUES_COUNTED, (16, 64, 256), not quick),
             (PATHS, (64, 256), few and not quick),
         ):
-            if wanted:
+            if expected:
                 sides = [
                     _installing(ours, task, 0),
                     *(_installing(ours, task, each) for each in granularities),
@@ -206,8 +206,8 @@ def _polars(edges: np.ndarray) -> Callable[[Task], int]:
         tasks[task] = firsts.join(named("z", "w"), on="z").select("x", "w").unique()
 
     def answer(task: Task) -> int:
-        found = tasks[task].collect(engine="streaming")
-        return int(found.item() if task.counted else found.height)
+        frame = tasks[task].collect(engine="streaming")
+        return int(frame.item() if task.counted else frame.height)
 
     return answer
 

@@ -80,12 +80,12 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
         "SQLite triggers": partial(SqliteTriggers, sync="full"),
     }
     on_two: dict[str, Maker] = {"ivm": Ours, "ivm, two threads": partial(Ours, threads=2), **alone}
-    one = "maintained, one edge a transaction"
+    work = "maintained, one edge a transaction"
     for row, batch, makers, rounds, stretch in (
-        (f"triangles {one}", 1, alone, singles, 50),
-        (f"triangles {one}, synced", 1, synced, singles // 2, 50),
+        (f"triangles {work}", 1, alone, singles, 50),
+        (f"triangles {work}, synced", 1, synced, singles // 2, 50),
         (f"triangles maintained, {BATCH:,} edges a transaction", BATCH, on_two, batches, 10),
-        (f"4-cliques {one}", 1, {"ivm": partial(Ours, task=CLIQUES)}, singles, 50),
+        (f"4-cliques {work}", 1, {"ivm": partial(Ours, task=CLIQUES)}, singles, 50),
     ):
         opened: dict[str, System] = {}
         most = max(part.shape[1] for part in next(changes(edges, batch)))
@@ -93,17 +93,17 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
         yield Row(
             row, sides, rounds, stretch=stretch, things=(1 if most == 1 else 2 * most, "edges")
         )
-        found = {name: system.rows() for name, system in opened.items()}
-        if len(set(found.values())) > 1:
-            raise Disagreement(f"rows after the same changes: {found}")
+        rows_by_system = {name: system.rows() for name, system in opened.items()}
+        if len(set(rows_by_system.values())) > 1:
+            raise Disagreement(f"rows after the same changes: {rows_by_system}")
         for system in opened.values():
             system.close()
 
 
 def systems() -> dict[str, Maker]:
     """Return what makes this project's and the other systems that are installed, by name."""
-    found: dict[str, Maker] = {"ivm": Ours, "SQLite triggers": SqliteTriggers}
-    return found | ({"DuckDB, delta by hand": _DuckdbDelta} if installed("duckdb") else {})
+    makers: dict[str, Maker] = {"ivm": Ours, "SQLite triggers": SqliteTriggers}
+    return makers | ({"DuckDB, delta by hand": _DuckdbDelta} if installed("duckdb") else {})
 
 
 def _side(

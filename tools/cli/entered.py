@@ -25,10 +25,10 @@ def is_sql(text: str) -> bool:
     >>> is_sql("-- all\\nSELECT 1"), is_sql("VALUES (1), (2);"), is_sql("values(1)."), is_sql("show[x] = y <- f[x] = y")
     (True, True, False, False)
     """
-    found = FIRST.match(text)
-    if found is None or found[1].upper() not in WORDS:
+    first = FIRST.match(text)
+    if first is None or first[1].upper() not in WORDS:
         return False
-    rest = _bare(text[found.end() :], True).strip()
+    rest = _bare(text[first.end() :], True).strip()
     if not rest.startswith(("(", "[", "<-", "->")):
         return True
     while (shorter := GROUP.sub("_", rest)) != rest:
@@ -58,10 +58,10 @@ def meant(text: str) -> str:
     >>> meant("selec 1;"), meant("p(x) <- q(x).")
     ('SELECT', '')
     """
-    found = FIRST.match(text)
-    if found is None or ATOM.match(text) is not None:
+    first = FIRST.match(text)
+    if first is None or ATOM.match(text) is not None:
         return ""
-    return next(iter(get_close_matches(found[1].upper(), WORDS, 1)), "")
+    return next(iter(get_close_matches(first[1].upper(), WORDS, 1)), "")
 
 
 def _bare(text: str, sql: bool) -> str:

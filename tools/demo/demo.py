@@ -372,7 +372,7 @@ class Story:
                 *(("-", "untouched") if self.thorough else ()),
             )
         scratch = self.workspace.evaluate(view).seconds
-        found = (
+        rows = (
             view,
             f"{stats['rows']:,}",
             f"+{stats['inserted']:,}",
@@ -383,9 +383,9 @@ class Story:
             f"{stats['operations']:,}",
         )
         if not self.thorough:
-            return found
+            return rows
         return (
-            *found,
+            *rows,
             f"{self.workspace.trace_distance(view, before, self.store.version):,}",
             self._verdict(view),
         )

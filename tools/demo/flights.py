@@ -141,18 +141,20 @@ def prepare(table: Table, raw: Path, out: Path) -> Report:
     """Make one table as a folder `out`/name with one sorted file and a manifest."""
     recipe, folder = table.recipe, out / table.name
     report = Report(table.name, str(folder), str(out / f"{table.name}.quarantine"))
-    rows = wanted = _read(table, raw)
+    rows = chosen = _read(table, raw)
     if table.choice:
-        wanted = rows.filter(table.choice.expression)
-    kept = typed = pa.table({name: wanted[one.source] for name, one in recipe.columns.items()})
-    for name, one in recipe.columns.items():
-        if one.least is not None and one.most is not None:
-            low, high = (pa.scalar(bound).cast(one.type.arrow) for bound in (one.least, one.most))
+        chosen = rows.filter(table.choice.expression)
+    kept = typed = pa.table({name: chosen[field.source] for name, field in recipe.columns.items()})
+    for name, field in recipe.columns.items():
+        if field.least is not None and field.most is not None:
+            low, high = (
+                pa.scalar(bound).cast(field.type.arrow) for bound in (field.least, field.most)
+            )
             inside = pc.and_(pc.greater_equal(kept[name], low), pc.less_equal(kept[name], high))
             kept = kept.filter(pc.fill_null(inside, True))
     whole = kept.drop_null()
     distinct = whole.group_by(list(recipe.columns)).aggregate([])
-    report.raw, report.unwanted = len(rows), len(rows) - len(wanted)
+    report.raw, report.unwanted = len(rows), len(rows) - len(chosen)
     report.quarantined, report.dropped = len(typed) - len(kept), len(kept) - len(whole)
     report.duplicates = len(whole) - len(distinct)
     folder.mkdir(parents=True)
@@ -160,7 +162,7 @@ def prepare(table: Table, raw: Path, out: Path) -> Report:
     pq.write_table(ordered, folder / "part-00000.zstd.parquet", compression="zstd")
     report.take(
         write_manifest(
-            folder, table.name, recipe.key, {n: one.type for n, one in recipe.columns.items()}
+            folder, table.name, recipe.key, {n: field.type for n, field in recipe.columns.items()}
         )
     )
     return report

@@ -51,12 +51,12 @@ def build_wheel(
     # left by an earlier build
     for folder in (SHIPPED, ROOT / "build" / "lib" / "pagestore" / "shipped"):
         shutil.rmtree(folder, ignore_errors=True)
-    wanted = level(config_settings)
-    if wanted == "none":
+    levels = level(config_settings)
+    if levels == "none":
         return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
-    command = [sys.executable, "-m", "tools.kernels.build", str(SHIPPED), "--level", wanted]
+    command = [sys.executable, "-m", "tools.kernels.build", str(SHIPPED), "--level", levels]
     subprocess.run(command, cwd=ROOT, check=True)
-    settings = {**(config_settings or {}), "--build-option": ["--plat-name", platform_tag(wanted)]}
+    settings = {**(config_settings or {}), "--build-option": ["--plat-name", platform_tag(levels)]}
     return build_meta.build_wheel(wheel_directory, settings, metadata_directory)
 
 
@@ -73,7 +73,7 @@ def add_file(wheel: Path, name: str, content: bytes) -> None:
     """Add a file to a wheel, and to its record."""
     with zipfile.ZipFile(wheel) as old:
         files = {info.filename: old.read(info) for info in old.infolist()}
-    [record] = [one for one in files if one.endswith(".dist-info/RECORD")]
+    [record] = [path for path in files if path.endswith(".dist-info/RECORD")]
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
     files[name] = content
     files[record] += f"{name},sha256={digest},{len(content)}\n".encode()

@@ -180,7 +180,7 @@ def _compile_group(keys: list[str]) -> list[Entry]:
     from pagestore.runtime.jit.compiler import optimised
     from pagestore.runtime.types import guard_of
 
-    found = []
+    objects = []
     for key in keys:
         one = _Process.entries[key]
         result = optimised(one.function.dispatcher, one.arguments)
@@ -194,12 +194,16 @@ def _compile_group(keys: list[str]) -> list[Entry]:
             "" if plain else names.llvm_cfunc_wrapper_name,
         )
         module = private(result.library.get_llvm_str(), {wrapper, address})
-        found.append(
+        objects.append(
             Entry(
-                key, guard_of(one.arguments), wrapper, address, _Process.machine.emit_object(module)
+                key,
+                guard_of(one.arguments),
+                wrapper,
+                address,
+                _Process.machine.emit_object(module),
             )
         )
-    return found
+    return objects
 
 
 def private(text: str, entries: set[str]) -> Any:

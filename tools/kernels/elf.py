@@ -37,7 +37,7 @@ def undefined_symbols(elf: Any) -> list[tuple[str, str]]:
         elf.get_section_by_name(".gnu.version"),
         elf.get_section_by_name(".gnu.version_r"),
     )
-    found = []
+    symbols = []
     for place, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
         if (
             symbol.name
@@ -46,8 +46,8 @@ def undefined_symbols(elf: Any) -> list[tuple[str, str]]:
         ):
             number = numbers.get_symbol(place).entry.ndx if numbers else "VER_NDX_GLOBAL"
             version = needed.get_version(number)[1].name if isinstance(number, int) else ""
-            found.append((symbol.name, version))
-    return found
+            symbols.append((symbol.name, version))
+    return symbols
 
 
 def is_allowed(name: str, version: str) -> bool:

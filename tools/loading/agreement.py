@@ -134,27 +134,25 @@ class _Agreed:
         if self.first is None:
             self.first, self.seen = part, names
 
-    def _agree(self, part: Part, name: str, found: pa.DataType, untyped: bool) -> None:
+    def _agree(self, part: Part, name: str, kind: pa.DataType, untyped: bool) -> None:
         where, hint = f"{part.file}: column {name}", self.hints.get(name)
         in_folder = name in part.values
-        found = found.value_type if pa.types.is_dictionary(found) else found
-        held = found if pa.types.is_null(found) else held_as(found, self.dataset.reading.utc)
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        held = kind if pa.types.is_null(kind) else held_as(kind, self.dataset.reading.utc)
         # for example a decimal of more digits
-        if held is None and hint is not None and may_hold(found, hint):
-            held = found
+        if held is None and hint is not None and may_hold(kind, hint):
+            held = kind
         if name in self.casts and hint is not None:
             self.types[name] = hint
-        elif is_nested(found) or (
-            pa.types.is_null(found) and (hint is not None and is_nested(hint))
-        ):
+        elif is_nested(kind) or (pa.types.is_null(kind) and (hint is not None and is_nested(hint))):
             self._agree_on_lists(
-                part, name, hint if hint is not None and pa.types.is_null(found) else found, untyped
+                part, name, hint if hint is not None and pa.types.is_null(kind) else kind, untyped
             )
         elif held is None:
             self._refuse(
                 name,
-                f"{where} has type {found}, which a relation cannot hold",
-                remedy_for(name, found),
+                f"{where} has type {kind}, which a relation cannot hold",
+                remedy_for(name, kind),
             )
         elif hint is not None:
             if not (untyped or in_folder or may_hold(held, hint)):
@@ -175,20 +173,20 @@ class _Agreed:
                 f"give --cast {name}=TYPE, or cast it in the job",
             )
 
-    def _agree_on_lists(self, part: Part, name: str, found: pa.DataType, untyped: bool) -> None:
+    def _agree_on_lists(self, part: Part, name: str, kind: pa.DataType, untyped: bool) -> None:
         """Agree on the elements of lists; merge those of files without types."""
         nested = self.dataset.nested
         try:
-            known = nested.setdefault(name, found)
-            if known != found:
+            known = nested.setdefault(name, kind)
+            if known != kind:
                 if not untyped:
                     raise NoType(f"{known} elsewhere")
-                nested[name] = merged(known, found, (), {})
+                nested[name] = merged(known, kind, (), {})
         except NoType:
             before = self.first.file if self.first else "the relation"
             self._refuse(
                 name,
-                f"{part.file}: column {name} is {found}, but it is {nested[name]} in {before}",
+                f"{part.file}: column {name} is {kind}, but it is {nested[name]} in {before}",
                 "leave it out with --columns, or write it alike",
             )
 

@@ -162,13 +162,13 @@ class Aside:
 
 def _values(row: pa.RecordBatch) -> dict[str, Any]:
     """Return the values of a single row by column."""
-    found = {}
+    values = {}
     for name, array in zip(row.schema.names, row.columns, strict=True):
         try:
-            found[name] = array[0].as_py()
+            values[name] = array[0].as_py()
         except (ImportError, ValueError, OverflowError):  # nanoseconds, or beyond Python's years
-            found[name] = _shown(array)
-    return found
+            values[name] = _shown(array)
+    return values
 
 
 def _value_at(values: Any, path: tuple[str, ...]) -> Any:
@@ -234,7 +234,7 @@ class Problems:
         """Raise DatasetError if there are any."""
         if self.found:
             error = DatasetError([*map(str, self.found.values())])
-            if all(one.rows for one in self.found.values()):
+            if all(problem.rows for problem in self.found.values()):
                 error.hint = (
                     "or load the other rows: --bad FILE puts bad ones aside, each with its reason"
                 )
@@ -395,19 +395,19 @@ def _remedy(one: pa.Array, kind: pa.DataType) -> str:
     return "mend the source, or load it into a column of another type"
 
 
-def _shown(one: pa.Array) -> str:
+def _shown(value: pa.Array) -> str:
     """Format a single value. Without pandas, nanoseconds have no Python value.
 
     >>> _shown(pa.array([1], pa.timestamp("ns", "UTC"))), _shown(pa.array([1], pa.duration("ns")))
     ('1970-01-01 00:00:00.000000001', '1 ns')
     """
-    if pa.types.is_duration(one.type):
-        return f"{one.cast(pa.int64())[0]} {one.type.unit}"
-    if pa.types.is_timestamp(one.type):
-        one = one.cast(pa.timestamp(one.type.unit))  # without its zone
-    if pa.types.is_temporal(one.type):
-        return str(one.cast(pa.string())[0])
-    return repr(one[0].as_py())
+    if pa.types.is_duration(value.type):
+        return f"{value.cast(pa.int64())[0]} {value.type.unit}"
+    if pa.types.is_timestamp(value.type):
+        value = value.cast(pa.timestamp(value.type.unit))  # without its zone
+    if pa.types.is_temporal(value.type):
+        return str(value.cast(pa.string())[0])
+    return repr(value[0].as_py())
 
 
 def bad_rows(
@@ -516,10 +516,10 @@ def _is_of_one_kind(have: pa.DataType, want: pa.DataType) -> bool:
 
 def _unchanged(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast an array by Arrow. Raises pa.ArrowInvalid if a value changes."""
-    found = array.cast(kind)
-    if pc.any(pc.not_equal(found.cast(array.type), array)).as_py():
+    cast = array.cast(kind)
+    if pc.any(pc.not_equal(cast.cast(array.type), array)).as_py():
         raise pa.ArrowInvalid(f"some values are not valid {kind}")
-    return found
+    return cast
 
 
 def _numbers(array: pa.Array, kind: pa.DataType, requested: bool) -> pa.Array:
@@ -544,10 +544,10 @@ def _numbers(array: pa.Array, kind: pa.DataType, requested: bool) -> pa.Array:
         return pa.array(
             [value if value is None else float(value) for value in array.to_pylist()], kind
         )
-    found = array.cast(kind)
+    cast = array.cast(kind)
     if types.is_decimal(kind):
-        found.validate(full=True)
-    return found
+        cast.validate(full=True)
+    return cast
 
 
 def _are_large(integers: pa.Array) -> bool:

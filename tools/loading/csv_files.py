@@ -72,16 +72,16 @@ class Dialect(NamedTuple):
 
 def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -> Opened:
     """Open a CSV file."""
-    one = _Csv(file, wanted, problems, dialect)
-    kinds = one.inferred()
-    schema = pa.schema([(name, kinds[name]) for name in one.names])
+    reader = _Csv(file, wanted, problems, dialect)
+    kinds = reader.inferred()
+    schema = pa.schema([(name, kinds[name]) for name in reader.names])
     return Opened(
         schema,
-        lambda columns: one.batches(columns, kinds),
-        one.share,
+        lambda columns: reader.batches(columns, kinds),
+        reader.share,
         untyped=True,
-        records=one.records,
-        hints=tuple(one.hints),
+        records=reader.records,
+        hints=tuple(reader.hints),
     )
 
 
@@ -125,11 +125,11 @@ def _misfits(
     if len(texts) == 1 or most <= 0:
         return [str(texts[0].as_py(), errors="replace")]
     half = len(texts) // 2
-    found = _misfits(texts[:half], kind, most, takes)
+    misfits = _misfits(texts[:half], kind, most, takes)
     return (
-        found
-        if len(found) > most
-        else found + _misfits(texts[half:], kind, most - len(found), takes)
+        misfits
+        if len(misfits) > most
+        else misfits + _misfits(texts[half:], kind, most - len(misfits), takes)
     )
 
 
@@ -214,8 +214,8 @@ class _Csv:
         """Return the columns' types: those wanted, else one that fits all texts, of all blocks
         or of the first.
         """
-        found = {name: self.wanted.types[name] for name in self.names if name in self.wanted.types}
-        open_ = [name for name in self.names if name not in found]
+        types = {name: self.wanted.types[name] for name in self.names if name in self.wanted.types}
+        open_ = [name for name in self.names if name not in types]
         guesses = {name: _Guesses(self.problems.aside is not None) for name in open_}
         values: dict[str, list[str]] = {}  # the first texts of the columns that have any value
         blocks = self._blocks(open_, Problems()) if open_ else iter(())
@@ -228,20 +228,20 @@ class _Csv:
         # a problem already, more than having no values
         unknown = pa.string() if self.foreign else pa.null()
         for name in open_:
-            found[name] = unknown if name not in values else guesses[name].first()
-            if misfits := guesses[name].misfits.get(found[name]):
+            types[name] = unknown if name not in values else guesses[name].first()
+            if misfits := guesses[name].misfits.get(types[name]):
                 other = f"{counted(len(misfits), 'other value')}, such as {misfits[0]!r}"
                 self.hints.append(
-                    f"column {name} is {said(found[name])}: the rows of {other}, go aside; --cast "
+                    f"column {name} is {said(types[name])}: the rows of {other}, go aside; --cast "
                     f"{name}=string keeps all as text"
                 )
-            if found[name] == pa.string() and (option := option_for(values.get(name, ()))):
+            if types[name] == pa.string() and (option := option_for(values.get(name, ()))):
                 shown = values[name][0]
                 self.hints.append(
                     f"column {name} is kept as text: {option} reads values such as {shown!r}"
                 )
         self.hints += self._unused_options()
-        return found
+        return types
 
     def _unused_options(self) -> Iterator[str]:
         """Yield a note for each column of texts in the relation whose values the options read as

@@ -180,7 +180,7 @@ class Dataset:
             self.reading.doubles.restart()
         # of columns
         self.problems.found = {
-            fact: one for fact, one in self.problems.found.items() if not one.rows
+            fact: problem for fact, problem in self.problems.found.items() if not problem.rows
         }
         sizes = [max(1, part.file.stat().st_size) for part in self.parts]
         total, done = sum(sizes), 0
@@ -212,24 +212,24 @@ class Dataset:
         for raw in opened.batches(
             list(dict.fromkeys(c.path[0] for c in places.values() if c.path))
         ):
-            found = {}
+            arrays = {}
             for name, kind in self.columns.items():
                 where = _Where(part.file, name, places[name].path, first_row)
                 array = self._typed(
                     self._values(part, raw, name, places), name, opened.untyped, where
                 )
                 if array is not None:
-                    found[name] = (
+                    arrays[name] = (
                         array if is_nested(kind) else self._look_for_nulls(name, array, where)
                     )
             if aside:
-                self._look_further(part, raw, found, places, first_row)
+                self._look_further(part, raw, arrays, places, first_row)
             bad = aside.take(first_row, raw) if aside else []
             self.rows, self.aside = self.rows + len(raw), self.aside + len(bad)
             first_row += len(raw)
-            if len(found) == len(self.columns):
+            if len(arrays) == len(self.columns):
                 batch = pa.RecordBatch.from_arrays(
-                    [found[name] for name in self.columns], names=list(self.columns)
+                    [arrays[name] for name in self.columns], names=list(self.columns)
                 )
                 batch = batch.take(np.delete(np.arange(len(batch)), bad)) if bad else batch
                 self.nulls_in.update(name for name in self.columns if batch.column(name).null_count)
@@ -263,7 +263,7 @@ class Dataset:
 
         def left_out(row: int) -> bool:
             return first + row in aside.found or (
-                dropped and any(not one[row].is_valid for one in plain.values())
+                dropped and any(not column[row].is_valid for column in plain.values())
             )
 
         of = places[doubles.names[0]].path or (doubles.names[0],)
@@ -399,7 +399,7 @@ class Dataset:
 
     def columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:
         """Return the columns of a file by their new names, without those that --columns omits."""
-        found: dict[str, Column] = {}
+        columns: dict[str, Column] = {}
         fields = [*flattened(opened.schema), *(((), name, pa.string()) for name in part.values)]
         for path, name, kind in fields:
             new = self.reading.renames.get(name, name)
@@ -416,7 +416,7 @@ class Dataset:
                     "name it, or leave it out with --columns",
                 )
                 self.refused.add(new)
-            if new in found:
+            if new in columns:
                 both = (
                     f"a column {new}, as its folder's name has"
                     if name in part.values
@@ -424,8 +424,8 @@ class Dataset:
                 )
                 self.problems.add(f"{part.file} has {both}", "rename or leave out one")
                 self.refused.add(new)
-            found[new] = Column(path, kind)
-        return found
+            columns[new] = Column(path, kind)
+        return columns
 
 
 def _in_utc(texts: pa.Array) -> pa.Array:

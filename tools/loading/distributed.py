@@ -177,12 +177,12 @@ def fill(
             )
             made += [Made(None, *json.loads(task.account.read_text())) for task in tasks]
         _refuse(txn, relation, dataset, made)
-        dataset.rows = sum(one.rows for one in made)
-        dataset.dropped = sum(one.dropped for one in made)
-        filled.collapsed = sum(one.filled.collapsed for one in made)
+        dataset.rows = sum(report.rows for report in made)
+        dataset.dropped = sum(report.dropped for report in made)
+        filled.collapsed = sum(report.filled.collapsed for report in made)
         progress(f"stitching {counted(len(made), 'range')}")
-        filled.rows = sum(one.filled.rows for one in made)
-        txn.stitch(relation.name, [one.segment for one in made if one.segment])
+        filled.rows = sum(report.filled.rows for report in made)
+        txn.stitch(relation.name, [report.segment for report in made if report.segment])
     return filled
 
 
@@ -238,9 +238,9 @@ def _intern(txn: Transaction, cluster: Cluster, tasks: list[Task]) -> None:
 
 def _out_of_order(made: Sequence[Made], keys: int) -> bool:
     """Return whether keys do not ascend, within a task or from one to the next."""
-    segments = [one.segment for one in made if one.segment and one.segment.records]
-    return any(one.disorder for one in made) or any(
-        one.last >= other.entry[:keys] for one, other in pairwise(segments)
+    segments = [part.segment for part in made if part.segment and part.segment.records]
+    return any(part.disorder for part in made) or any(
+        part.last >= other.entry[:keys] for part, other in pairwise(segments)
     )
 
 
@@ -248,12 +248,12 @@ def _refuse(
     txn: Transaction, relation: WritableRelation, dataset: Dataset, made: Sequence[Made]
 ) -> None:
     """Raise DatasetError with all problems that tasks found."""
-    problems = dict.fromkeys(problem for one in made for problem in one.problems)
+    problems = dict.fromkeys(problem for part in made for problem in part.problems)
     if problems:
         raise DatasetError([*problems])
     conflicts = Conflicts()
-    for one in made:
-        conflicts.join(one.conflicts)
+    for part in made:
+        conflicts.join(part.conflicts)
     conflicts.refuse(txn, relation, dataset.name)
 
 

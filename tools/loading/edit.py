@@ -126,8 +126,8 @@ def delete_matching(
 ) -> Edited:
     """Delete the rows with one of int64[K, n] in the columns `places`. O(records) for a batch."""
     edited, keys = Edited(), len(relation.schema.key)
-    for wanted in _large(words):
-        for gone in _erased(txn, relation, _matching(relation, places, wanted)):
+    for batch in _large(words):
+        for gone in _erased(txn, relation, _matching(relation, places, batch)):
             edited.deleted += _rows(relation, gone)
             edited.keys.append(gone[:keys])
     return edited
@@ -168,11 +168,11 @@ def _erased(
     txn: Transaction, relation: WritableRelation, parts: Iterable[np.ndarray]
 ) -> list[np.ndarray]:
     """Delete the records with keys, in parts int64[K, n]; return them, in parts int64[C, n]."""
-    width, found = relation.info.spec.columns, []
+    width, batches = relation.info.spec.columns, []
     for keys in parts:
         gone = np.concatenate([keys, np.zeros((width - len(keys), keys.shape[1]), np.int64)])
-        found.append(txn.apply(relation.name, np.full(keys.shape[1], ERASE), gone)[1])
-    return found
+        batches.append(txn.apply(relation.name, np.full(keys.shape[1], ERASE), gone)[1])
+    return batches
 
 
 def _rows(relation: WritableRelation, records: np.ndarray) -> int:
@@ -198,9 +198,9 @@ def _matching(
     """Return in parts the keys of records that have one of int64[K, n] in columns at `places`."""
     pages, tree = relation.view()
     columns = tuple(sorted({*range(tree.spec.keys), *places}))
-    at, wanted = [columns.index(place) for place in places], _as_items(values)
+    at, items = [columns.index(place) for place in places], _as_items(values)
     return [
-        batch[: tree.spec.keys, np.isin(_as_items(batch[at]), wanted)]
+        batch[: tree.spec.keys, np.isin(_as_items(batch[at]), items)]
         for batch in (read_batches(pages, tree, columns=columns) if tree.count else ())
     ]
 

@@ -61,7 +61,7 @@ class Elements:
                 name: _column_for(held_as(kind, utc), known.get(name))
                 for name, (_, kind) in self._fields.items()
             },
-            **{name: self.rows_of.reading.casts[one].arrow for name, one in self.casts.items()},
+            **{name: self.rows_of.reading.casts[cast].arrow for name, cast in self.casts.items()},
         }
 
     @property
@@ -76,9 +76,9 @@ class Elements:
     def casts(self) -> dict[str, str]:
         """Those of `names_of_casts` that are cast."""
         return {
-            name: one
-            for name, one in self.names_of_casts.items()
-            if one in self.rows_of.reading.casts
+            name: cast
+            for name, cast in self.names_of_casts.items()
+            if cast in self.rows_of.reading.casts
         }
 
     @property
@@ -187,23 +187,23 @@ class Elements:
     def _named_fields(self) -> dict[str, tuple[tuple[str, ...], pa.DataType]]:
         """Return the columns of an element by name: the path of each within it, and its type."""
         kind, within = self.kind, tuple[str, ...]()
-        found: list[tuple[tuple[str, ...], str, pa.DataType]] = []
+        fields: list[tuple[tuple[str, ...], str, pa.DataType]] = []
         if pa.types.is_map(kind):
-            found.append(((KEY,), KEY, kind.key_type))
+            fields.append(((KEY,), KEY, kind.key_type))
             kind, within = kind.item_type, (VALUE,)
         else:
             kind = kind.value_type
         if pa.types.is_struct(kind):
-            found += [
+            fields += [
                 ((*within, *path), name, type_)
                 for path, name, type_ in flattened(pa.schema(list(kind)))
             ]
         else:
-            found.append((within, VALUE, kind))
+            fields.append((within, VALUE, kind))
         taken = {*self.key, POSITION, KEY}
         return {
             name if name not in taken or path == (KEY,) else f"{self.column}:{name}": (path, type_)
-            for path, name, type_ in found
+            for path, name, type_ in fields
         }
 
 
@@ -225,7 +225,7 @@ def _column_for(held: pa.DataType | None, there: pa.DataType | None) -> pa.DataT
 
 def list_types(txn: Transaction, relation: str) -> dict[str, pa.DataType]:
     """Return the types of a relation's lists, by column, for files that do not show them."""
-    found = {}
+    types = {}
     for name in lists_of(txn, relation):
         schema = txn[name].schema
         fields = [field for field in schema.arrow if field.name not in schema.key]
@@ -233,8 +233,8 @@ def list_types(txn: Transaction, relation: str) -> dict[str, pa.DataType]:
             inner = (
                 fields[0].type if [field.name for field in fields] == [VALUE] else pa.struct(fields)
             )
-            found[name.removeprefix(f"{relation}:")] = pa.list_(inner)
-    return found
+            types[name.removeprefix(f"{relation}:")] = pa.list_(inner)
+    return types
 
 
 def _elements(array: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -59,13 +59,13 @@ def find_files(sources: Sequence[str | Path], format: str | None = None) -> File
         if path.is_file():
             parts.append(Part(path, format or _format_of(path) or _unknown(path), {}))
         elif path.is_dir():
-            found, foreign = _in_folder(path, format)
-            if not found:
+            paths, foreign = _in_folder(path, format)
+            if not paths:
                 raise DatasetError(
                     f"{path} holds no file to load: no Parquet, CSV, JSON lines or Arrow"
                 )
-            parts += found
-            notes += _notes(path, found, foreign)
+            parts += paths
+            notes += _notes(path, paths, foreign)
         elif path.exists():
             raise DatasetError(
                 f"{path} is not a regular file: write what it gives to one, and load that"
@@ -79,10 +79,10 @@ def _matching(source: str) -> list[Path]:
     """Return the paths that a pattern matches; a path that exists is not a pattern."""
     if Path(source).exists() or not glob.has_magic(source):
         return [Path(source)]
-    found = [Path(path) for path in sorted(glob.glob(source, recursive=True))]
-    if not found:
+    paths = [Path(path) for path in sorted(glob.glob(source, recursive=True))]
+    if not paths:
         raise DatasetError(f"{source}: no file matches this pattern")
-    return found
+    return paths
 
 
 def _in_folder(root: Path, format: str | None) -> tuple[list[Part], list[Path]]:

@@ -117,26 +117,26 @@ def _meant(source: pq.ParquetFile) -> dict[str, pa.DataType]:
     Spark's `timestamp` is a moment, which INT96 has in UTC, and an interval of days to seconds is
     in microseconds.
     """
-    schema, found = source.schema_arrow, dict[str, pa.DataType]()
+    schema, types = source.schema_arrow, dict[str, pa.DataType]()
     for name, kind in _spark_types(source).items():
         there = schema.field(name).type if schema.get_field_index(name) >= 0 else None
         if kind == "timestamp" and there == pa.timestamp("us"):
-            found[name] = pa.timestamp("us", "UTC")
+            types[name] = pa.timestamp("us", "UTC")
         elif there == pa.int64() and re.fullmatch(SECONDS, kind):
-            found[name] = pa.duration("us")
-    return found
+            types[name] = pa.duration("us")
+    return types
 
 
 def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
     """Return the columns that are intervals or VARIANTs, whose parts alone say nothing, each
     with a remedy.
     """
-    found = {
+    refused = {
         name: MONTHS
         for name, kind in _spark_types(source).items()
         if re.fullmatch("interval (year|month).*", kind)
     }
-    found |= {name: VARIANT for name, kind in _spark_types(source).items() if kind == "variant"}
+    refused |= {name: VARIANT for name, kind in _spark_types(source).items() if kind == "variant"}
     for field in source.schema_arrow:
         parts = (
             [one.name for one in field.type if one.type == pa.binary()]
@@ -145,9 +145,9 @@ def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
         )
         # as all writers lay it out
         if {*parts} >= {"metadata", "value"} and field.type.num_fields <= 3:
-            found[field.name] = VARIANT
+            refused[field.name] = VARIANT
     columns = map(source.schema.column, range(len(source.schema.names)))
-    return found | {
+    return refused | {
         column.path: INTERVAL for column in columns if column.converted_type == "INTERVAL"
     }
 
@@ -164,7 +164,7 @@ def _spark_types(source: pq.ParquetFile) -> dict[str, str]:
 
 def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set[Place]:
     """Return the columns that may have nulls, by the footer. Raises DatasetError."""
-    leaves, found = places_of(source.schema_arrow), set[Place]()
+    leaves, lacking = places_of(source.schema_arrow), set[Place]()
     places = (
         {leaf: number for number, leaf in enumerate(leaves)}
         if len(leaves) == source.metadata.num_columns
@@ -179,12 +179,12 @@ def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set
             # raises for most damage; statistics are read without a check
             next(source.iter_batches(1, [number], top), None)
             for place in wanted:
-                one = _statistics(source, group, places[place]) if place in places else None
-                if one is None or one.null_count is None or one.null_count > 0:
-                    found.add(place)
+                statistics = _statistics(source, group, places[place]) if place in places else None
+                if statistics is None or statistics.null_count is None or statistics.null_count > 0:
+                    lacking.add(place)
     except UNREADABLE as error:
         raise DatasetError(f"{file} is damaged: {error}: let the job write it again") from None
-    return found
+    return lacking
 
 
 def _statistics(
@@ -206,11 +206,11 @@ def places_of(fields: Iterable[pa.Field]) -> list[Place]:
     >>> places_of(pa.schema({"a.b": pa.int64(), "a": pa.struct({"b": pa.int64()}), "c": pa.list_(pa.int64())}))
     [('a.b',), ('a', 'b'), ('c', 'item')]
     """
-    found: list[Place] = []
+    places: list[Place] = []
     for field in fields:
         inner = [field.type.field(i) for i in range(field.type.num_fields)]
-        found += [(field.name, *place) for place in places_of(inner)] if inner else [(field.name,)]
-    return found
+        places += [(field.name, *place) for place in places_of(inner)] if inner else [(field.name,)]
+    return places
 
 
 def _open_arrow(file: Path) -> Opened:

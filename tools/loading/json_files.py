@@ -50,15 +50,15 @@ CANNOT = pa.ArrowInvalid, pa.ArrowNotImplementedError
 
 def open_json(file: Path, wanted: Wanted, problems: Problems) -> Opened:
     """Open a JSON file."""
-    one = _Json(file, wanted, problems)
+    reader = _Json(file, wanted, problems)
     size = max(1, file.stat().st_size)
     return Opened(
-        one.schema,
-        one.batches,
-        lambda: min(1.0, one.read / size),
+        reader.schema,
+        reader.batches,
+        lambda: min(1.0, reader.read / size),
         untyped=True,
-        records=one.records,
-        hints=tuple(one.notes),
+        records=reader.records,
+        hints=tuple(reader.notes),
     )
 
 
@@ -104,11 +104,13 @@ class _Json:
             return pa.schema(
                 [(name, kind) for name, kind in types.items() if not is_nested(kind)]
             ), None
-        schema = pa.schema([(one.name, as_wanted(one.type, (one.name,), types)) for one in shape])
+        schema = pa.schema(
+            [(field.name, as_wanted(field.type, (field.name,), types)) for field in shape]
+        )
         exact = (
             count == 1
             and head is not None
-            and head.schema.types == [read_as(one.type) for one in schema]
+            and head.schema.types == [read_as(field.type) for field in schema]
         )
         return schema, head if exact else None
 
@@ -120,7 +122,7 @@ class _Json:
             head = None
         if head is not None and _is_exact(block, head, self.wanted):
             return pa.struct(
-                [(one.name, with_leaves(one.type, _plain)) for one in head.schema]
+                [(field.name, with_leaves(field.type, _plain)) for field in head.schema]
             ), head
         try:
             notes, objects = self.notes if self._aside else None, self._objects(block, line)
@@ -134,7 +136,7 @@ class _Json:
         """Return a block as Arrow reads it with the types; None if that would not be exact."""
         thorough = self.wanted.thorough
         schema = pa.schema(
-            [(one.name, read_as(one.type)) for one in (fields if thorough else self.schema)]
+            [(field.name, read_as(field.type)) for field in (fields if thorough else self.schema)]
         )
         options = pyarrow.json.ParseOptions(
             explicit_schema=schema, unexpected_field_behavior="ignore" if thorough else "infer"
@@ -149,11 +151,11 @@ class _Json:
 
     def _careful(self, block: bytes, fields: pa.Schema, line: int, row: int) -> pa.Table:
         """Return a block as Python reads it: numbers and texts as texts, as written."""
-        found = self._objects(block, line)
+        objects = self._objects(block, line)
         known = {*self.schema.names}
-        if not self.wanted.thorough and any(not known.issuperset(one) for one in found):
+        if not self.wanted.thorough and any(not known.issuperset(names) for names in objects):
             raise Contradicted(f"{self.file} has other columns later")
-        return Rows(self.file, self.problems, self.wanted, row).table(found, fields)
+        return Rows(self.file, self.problems, self.wanted, row).table(objects, fields)
 
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the file as blocks of lines; those that are not UTF-8 are empty, if bad rows are
@@ -175,9 +177,9 @@ class _Json:
         """
         if not self.problems.aside:
             return rows_in(self.file, block, line)
-        found = [*records_in(self.file, block, line, aside=True)]
-        self.problems.aside.skipped |= any(record.fault for record in found)
-        return [record.values for record in found if isinstance(record.values, dict)]
+        objects = [*records_in(self.file, block, line, aside=True)]
+        self.problems.aside.skipped |= any(record.fault for record in objects)
+        return [record.values for record in objects if isinstance(record.values, dict)]
 
     def records(self) -> Iterator[Record]:
         """Yield the objects as they are written, and what is none with its fault, in the order
@@ -237,7 +239,7 @@ def _is_exact(block: bytes, table: pa.Table, wanted: Wanted) -> bool:
     except pa.ArrowInvalid:  # it has more digits than the type
         return False
     floats = [leaf for leaf in leaves if pa.types.is_floating(leaf.type)]
-    if any(pc.any(pc.greater_equal(pc.abs(one), EXACT_FLOAT)).as_py() for one in floats):
+    if any(pc.any(pc.greater_equal(pc.abs(numbers), EXACT_FLOAT)).as_py() for numbers in floats):
         return False
     # wanted floats may be the nearest ones
     supposed = any(name not in wanted.types for name in table.column_names)

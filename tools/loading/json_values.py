@@ -39,13 +39,13 @@ KINDS = {str: "a text", Number: "a number", bool: "a boolean", list: "a list", d
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(
             f"{next(name for name in names if names.count(name) > 1)!r} occurs twice in an object"
         )
-    return found
+    return values
 
 
 DECODER = json.JSONDecoder(
@@ -191,9 +191,9 @@ def _kind_of(shape: pa.DataType) -> str:
 
 def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
     """Replace the parts of a type by those that are wanted, also where all rows are null."""
-    wanted = types.get(":".join(path))
-    if wanted is not None and not is_nested(wanted):
-        return wanted
+    type_ = types.get(":".join(path))
+    if type_ is not None and not is_nested(type_):
+        return type_
     if pa.types.is_null(kind):
         if (element := types.get(":".join((*path, ELEMENT)))) is not None:
             return pa.list_(element)
@@ -206,7 +206,7 @@ def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
         return (
             pa.struct([(name, as_wanted(kind, (*path, name), types)) for name in inner])
             if inner
-            else wanted or kind
+            else type_ or kind
         )
     if pa.types.is_struct(kind):
         return pa.struct(
@@ -214,7 +214,7 @@ def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
         )
     if pa.types.is_list(kind):
         kind = pa.list_(as_wanted(kind.value_type, (*path, ELEMENT), types))
-    return _like(kind, wanted)
+    return _like(kind, type_)
 
 
 def in_lists(name: str) -> list[str]:
@@ -224,24 +224,24 @@ def in_lists(name: str) -> list[str]:
     (['tags:[]:value', 'tags:[]'], ['lines:[]:sku'])
     """
     parts = name.split(":")
-    found = [":".join([*parts[:at], ELEMENT, *parts[at:]]) for at in range(1, len(parts))]
+    names = [":".join([*parts[:at], ELEMENT, *parts[at:]]) for at in range(1, len(parts))]
     return (
-        [*found, ":".join([*parts[:-1], ELEMENT])]
+        [*names, ":".join([*parts[:-1], ELEMENT])]
         if len(parts) > 1 and parts[-1] == "value"
-        else found
+        else names
     )
 
 
-def _like(kind: pa.DataType, wanted: pa.DataType | None) -> pa.DataType:
+def _like(kind: pa.DataType, target: pa.DataType | None) -> pa.DataType:
     """Replace the parts of a list's element type by those that are wanted."""
-    if wanted is None or pa.types.is_null(kind):
-        return wanted or kind
+    if target is None or pa.types.is_null(kind):
+        return target or kind
     if pa.types.is_struct(kind):
-        held = {field.name: field.type for field in wanted} if pa.types.is_struct(wanted) else {}
+        held = {field.name: field.type for field in target} if pa.types.is_struct(target) else {}
         return pa.struct([(field.name, _like(field.type, held.get(field.name))) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_like(kind.value_type, wanted.value_type if is_nested(wanted) else None))
-    return wanted
+        return pa.list_(_like(kind.value_type, target.value_type if is_nested(target) else None))
+    return target
 
 
 def named(path: Path_) -> str:
@@ -348,13 +348,14 @@ class Rows:
         if pa.types.is_struct(kind):
             values = self._taken(values, kind, {dict}, path, rows)
             columns = {
-                one.name: [value and value.get(one.name) for value in values] for one in kind
+                field.name: [value and value.get(field.name) for value in values] for field in kind
             }
             arrays = [
-                self._array(columns[one.name], one.type, (*path, one.name), rows) for one in kind
+                self._array(columns[field.name], field.type, (*path, field.name), rows)
+                for field in kind
             ]
             empty = pa.array([value is None for value in values], pa.bool_())
-            return pa.StructArray.from_arrays(arrays, [one.name for one in kind], mask=empty)
+            return pa.StructArray.from_arrays(arrays, [field.name for field in kind], mask=empty)
         if pa.types.is_list(kind):
             values = self._taken(values, kind, {list}, path, rows)
             counts = [len(value) if value else 0 for value in values]
@@ -401,8 +402,8 @@ class Rows:
             return values
         if not self.wanted.thorough and ":".join(path) not in self.wanted.types:
             raise Contradicted(f"{self.file}: column {named(path)} is of another type later")
-        for one in wrong:
-            places = [place for place, value in enumerate(values) if type(value) is one]
+        for row in wrong:
+            places = [place for place, value in enumerate(values) if type(value) is row]
             what = (
                 said(kind)
                 if not pa.types.is_nested(kind)
@@ -412,8 +413,8 @@ class Rows:
             )
             self.problems.add_rows(
                 f"{self.file}: column {named(path)}",
-                f"has {KINDS[one]}, which is not {what},",
-                _remedy(one, kind, path),
+                f"has {KINDS[row]}, which is not {what},",
+                _remedy(row, kind, path),
                 [rows[place] for place in places],
                 repr(values[places[0]])[:60],
                 () if ELEMENT in path else path,

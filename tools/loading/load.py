@@ -119,8 +119,8 @@ class Report(Counts):
         more += [f"{counted(self.collapsed, 'duplicate')} collapsed"] * bool(self.collapsed)
         views = f"; {', '.join(self.views)} followed" if self.views else ""
         lists = [
-            f"{name}: {', '.join([*[counted(one.rows, 'element')] * (self.mode != DELETE), *one.told(self.mode)])}"
-            for name, one in self.lists.items()
+            f"{name}: {', '.join([*[counted(part.rows, 'element')] * (self.mode != DELETE), *part.told(self.mode)])}"
+            for name, part in self.lists.items()
         ]
         return "\n".join([f"{self.relation}: {', '.join([rate, *more])}{views}", *lists])
 
@@ -150,11 +150,11 @@ def load(
     sources = [sources] if isinstance(sources, str | Path) else list(sources)
     reading, report = (reading or Reading())._replace(thorough=bool(spread)), None
     while report is None:
-        one = _opened(txn, relation, sources, key, mode, reading, progress)
-        supposing = one.dataset.untyped and not reading.thorough
+        opened = _opened(txn, relation, sources, key, mode, reading, progress)
+        supposing = opened.dataset.untyped and not reading.thorough
         try:
             with txn.savepoint() if supposing or reading.aside else nullcontext():
-                report = _loaded(txn, one, memory, progress, spread)
+                report = _loaded(txn, opened, memory, progress, spread)
         except (Contradicted, WordError):
             if not supposing:
                 raise
@@ -164,16 +164,16 @@ def load(
             if not reading.aside or reading.doubles or error.relation != relation:
                 raise
             progress("reading again, to put rows of double keys aside")
-            reading = reading._replace(doubles=_doubles(txn, one, error))
+            reading = reading._replace(doubles=_doubles(txn, opened, error))
     report.seconds = time.perf_counter() - began
     return report
 
 
-def _doubles(txn: Transaction, one: "_Opened", error: RepeatedKeys) -> Doubles:
+def _doubles(txn: Transaction, opened: "_Opened", error: RepeatedKeys) -> Doubles:
     """Return the keys of several values; those that an appended relation has keep these."""
-    if one.mode != APPEND or one.relation not in txn:
-        return Doubles(one.key, error.keys, ())
-    held = txn[one.relation]
+    if opened.mode != APPEND or opened.relation not in txn:
+        return Doubles(opened.key, error.keys, ())
+    held = txn[opened.relation]
     names, kept = [column.name for column in held.schema.stored], []
     for key in error.keys:
         if (values := held.get(key, held)) is not held:
@@ -186,7 +186,7 @@ def _doubles(txn: Transaction, one: "_Opened", error: RepeatedKeys) -> Doubles:
                     )
                 )
             )
-    return Doubles(one.key, error.keys, kept)
+    return Doubles(opened.key, error.keys, kept)
 
 
 class _Opened(NamedTuple):
@@ -223,15 +223,17 @@ def _opened(
     dataset.narrow = {c.name: c.narrow for c in schema.columns if c.narrow} if schema else {}
     lists = _lists(txn, dataset, relation, key, mode) if not dataset.problems else {}
     if mode != DELETE:
-        dataset.checked.update({one.column: one.check for one in lists.values() if one})
+        dataset.checked.update(
+            {elements.column: elements.check for elements in lists.values() if elements}
+        )
     return _Opened(relation, mode, key, dataset, lists)
 
 
 def _loaded(
-    txn: Transaction, one: _Opened, memory: int, progress: Tell, spread: Spread | None
+    txn: Transaction, opened: _Opened, memory: int, progress: Tell, spread: Spread | None
 ) -> Report:
     """Load what was opened."""
-    name, mode, key, dataset, lists = one
+    name, mode, key, dataset, lists = opened
     if dataset.problems:
         for _ in dataset.batches():  # also reports the problems of values in other columns
             pass
@@ -443,15 +445,15 @@ def _load_elements(
     if mode == UPSERT and are_repeated(edited.keys):
         raise DatasetError(f"{name}: a key comes twice, with two lists: keep one of them")
     gone = [rows for keys in edited.keys for rows in delete_below(txn, relation, keys)]
-    one = Report(name, APPEND if mode == UPSERT else mode, report.files)
+    list_report = Report(name, APPEND if mode == UPSERT else mode, report.files)
     if elements:
         elements.required |= {*_required(name, relation.schema, elements.keys)}
-        _Loading(txn, relation, elements, one, progress).run(one.mode, memory)
+        _Loading(txn, relation, elements, list_report, progress).run(list_report.mode, memory)
         report.dropped += elements.left_out
     every, again, other = count_returned(txn, relation, gone)
-    deleted = one.deleted + every - again
+    deleted = list_report.deleted + every - again
     report.lists[name] = Counts(
-        rows=one.rows, inserted=one.inserted - again, changed=other, deleted=deleted
+        rows=list_report.rows, inserted=list_report.inserted - again, changed=other, deleted=deleted
     )
 
 

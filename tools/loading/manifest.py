@@ -114,7 +114,7 @@ def read_manifest(folder: Path) -> Manifest | None:
                 f"{file} is of version {content['manifest']!r}, and this release reads {VERSION}"
             )
         columns = {column["name"]: Type.parse(column["type"]) for column in content["columns"]}
-        files = tuple(File(**one) for one in content["files"])
+        files = tuple(File(**entry) for entry in content["files"])
         manifest = Manifest(content["relation"], tuple(content["key"]), columns, files)
         whole = manifest.rows == content["rows"]
     except (ValueError, KeyError, TypeError, SchemaError) as error:
@@ -128,11 +128,11 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def verified(sources: Sequence[str | Path], progress: Tell) -> Manifest | None:
     """Verify every source with a manifest; return the manifest if it is the only one."""
-    found = [(Path(source), read_manifest(Path(source))) for source in sources]
-    for folder, manifest in found:
+    manifests = [(Path(source), read_manifest(Path(source))) for source in sources]
+    for folder, manifest in manifests:
         if manifest is not None:
             verify(folder, manifest, progress)
-    return found[0][1] if len(found) == 1 else None
+    return manifests[0][1] if len(manifests) == 1 else None
 
 
 def verify(folder: Path, manifest: Manifest, progress: Tell = lambda text: None) -> None:
@@ -164,9 +164,9 @@ def _is_data(file: Path, folder: Path) -> bool:
 
 def _fault(folder: Path, file: File) -> str:
     """Return what is wrong with a file, or an empty text."""
-    found = (folder / file.name).stat().st_size
-    if found != file.bytes:
-        return f"{file.name} has {found} bytes instead of {file.bytes}"
+    size = (folder / file.name).stat().st_size
+    if size != file.bytes:
+        return f"{file.name} has {size} bytes instead of {file.bytes}"
     return (
         ""
         if _sha256(folder / file.name) == file.sha256

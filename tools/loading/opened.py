@@ -69,14 +69,14 @@ class Opened(NamedTuple):
         """Return which columns may have nulls; without `lacks`, read the rows."""
         if self.lacks is not None:
             return self.lacks(places)
-        found, left = set[Place](), {*places}
+        absent, left = set[Place](), {*places}
         with suppress(DatasetError):  # reported when the rows are loaded
             for batch in (
                 self.batches([*dict.fromkeys(place[0] for place in places)]) if places else ()
             ):
-                found |= {place for place in left if value_at(batch, place).null_count}
-                left -= found
-            return found
+                absent |= {place for place in left if value_at(batch, place).null_count}
+                left -= absent
+            return absent
         return {*places}
 
 

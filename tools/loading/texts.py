@@ -146,7 +146,7 @@ def option_for(texts: Sequence[str]) -> str:
         fitting = [way for way, fits in zip(ways, by_day, strict=True) if fits]
         return " or ".join(f"--date-format {repr(way) if ' ' in way else way}" for way in fitting)
     if numbers and all(commas := [COMMA.fullmatch(text) for text in numbers]):
-        marks = {found[1] for found in commas if found and found[1]}
+        marks = {comma[1] for comma in commas if comma and comma[1]}
         return "--decimal ," + "".join(
             f" --thousands {mark if mark != ' ' else repr(mark)}" for mark in sorted(marks)
         )
@@ -243,23 +243,23 @@ def number_of(text: str) -> Decimal | None:
     (Decimal('1.50'), None, None, None)
     """
     try:
-        found = Decimal(text) if text.isascii() and "_" not in text else None
+        number = Decimal(text) if text.isascii() and "_" not in text else None
     except InvalidOperation:
         return None
-    return found if found is not None and found.is_finite() else None
+    return number if number is not None and number.is_finite() else None
 
 
 def _floats(texts: pa.Array, supposed: bool) -> pa.Array:
-    found = texts.cast(pa.float64())
-    size = pc.abs(found)
+    floats = texts.cast(pa.float64())
+    size = pc.abs(floats)
     odd = pc.or_(pc.greater_equal(size, EXACT_FLOAT), pc.equal(size, 0.0))
     if supposed:
         odd = pc.or_(odd, pc.greater(pc.binary_length(texts), FLOAT_DIGITS))
     for place in np.flatnonzero(odd.fill_null(False).to_numpy(zero_copy_only=False)):
         text = texts[int(place)].as_py()
-        if not _is_float(text, found[int(place)].as_py(), supposed):
+        if not _is_float(text, floats[int(place)].as_py(), supposed):
             raise pa.ArrowInvalid(f"{text} is not a float")
-    return found
+    return floats
 
 
 def _is_float(text: str, found: float, supposed: bool) -> bool:
@@ -284,15 +284,15 @@ def _is_float(text: str, found: float, supposed: bool) -> bool:
 
 def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
-        found = texts.cast(kind)
-        found.validate(full=True)
+        decimals = texts.cast(kind)
+        decimals.validate(full=True)
     except pa.ArrowInvalid:  # perhaps for trailing zeros
         values = [None if text is None else number_of(text) for text in texts.to_pylist()]
         if values.count(None) > texts.null_count:
             raise
-        found = pa.array(values, kind)
-        found.validate(full=True)
-    return found
+        decimals = pa.array(values, kind)
+        decimals.validate(full=True)
+    return decimals
 
 
 def _span(text: str) -> timedelta:

@@ -65,9 +65,9 @@ def run(options: argparse.Namespace) -> int:
                 _key(relation.schema, options.low), _key(relation.schema, options.high)
             )
             conditions = [_condition(relation.schema, text) for text in options.where]
-            found = [*(part.words_where(reduce(and_, conditions)) if conditions else part.words())]
-            count = sum(words.shape[1] for words in found)
-            for words in () if options.dry_run else found:
+            hits = [*(part.words_where(reduce(and_, conditions)) if conditions else part.words())]
+            count = sum(words.shape[1] for words in hits)
+            for words in () if options.dry_run else hits:
                 for one in lists_of(txn, name):
                     delete_below(txn, txn[one], np.ascontiguousarray(words[:keys]))
                 for batch in relation.record_batches(words):

@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     with opened(options, "rw") as store:
         with store.transaction(f"drop {' '.join(options.relation)}") as txn:
             for name in dict.fromkeys(
-                n for one in options.relation for n in (one, *lists_of(txn, one))
+                n for relation in options.relation for n in (relation, *lists_of(txn, relation))
             ):
                 rows[name] = len(txn[name])
                 txn.drop(name)

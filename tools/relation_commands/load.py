@@ -258,10 +258,10 @@ def names(text: str) -> list[str]:
 
 def pair(text: str) -> tuple[str, str]:
     """Parse OLD=NEW.  Raises argparse.ArgumentTypeError."""
-    one, sign, other = (part.strip() for part in text.partition("="))
-    if not (one and sign and other):
+    left, sign, other = (part.strip() for part in text.partition("="))
+    if not (left and sign and other):
         raise argparse.ArgumentTypeError(f"{text}: it is written {'OLD=NEW'}")
-    return one, other
+    return left, other
 
 
 def letter(text: str) -> str:
@@ -382,10 +382,10 @@ def _aside(options: argparse.Namespace) -> Iterator[Aside | None]:
             "--bad is not for --spark: let `pagestore prepare` put bad rows aside, and load what "
             "it makes"
         )
-    with written(options.bad, options.file) as out, SpooledTemporaryFile(BAD_KEPT) as found:
-        yield Aside(found)  # which may begin anew, and a pipe or a device cannot
-        found.seek(0)
-        shutil.copyfileobj(found, out)
+    with written(options.bad, options.file) as out, SpooledTemporaryFile(BAD_KEPT) as rows:
+        yield Aside(rows)  # which may begin anew, and a pipe or a device cannot
+        rows.seek(0)
+        shutil.copyfileobj(rows, out)
 
 
 def _load(options: argparse.Namespace, page_size: int | None) -> Report:

@@ -20,8 +20,8 @@ def run(options: argparse.Namespace) -> int:
     with opened(options, "rw") as store:
         with store.transaction(f"truncate {name}") as txn:
             rows = len(txn[name])
-            for one in (name, *lists_of(txn, name)):
-                txn.truncate(one)
+            for relation in (name, *lists_of(txn, name)):
+                txn.truncate(relation)
         answer(
             options,
             {"removed": rows, "version": store.version},

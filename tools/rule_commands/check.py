@@ -41,13 +41,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the faults; return 1 if there is an error."""
-    found = check(options.rules, options.store)
-    errors = sum(one.level == "error" for one in found)
-    lines = [_github(one) if options.format == "github" else _line(one) for one in found]
+    findings = check(options.rules, options.store)
+    errors = sum(finding.level == "error" for finding in findings)
+    lines = [
+        _github(finding) if options.format == "github" else _line(finding) for finding in findings
+    ]
     if options.format == "text":
         lines.append(f"{counted(len(options.rules), 'file')}: {counted(errors, 'error')}")
     answer(
-        options, {"errors": errors, "findings": [one._asdict() for one in found]}, "\n".join(lines)
+        options,
+        {"errors": errors, "findings": [finding._asdict() for finding in findings]},
+        "\n".join(lines),
     )
     return int(errors > 0)
 
@@ -85,10 +89,10 @@ def _finding(file: str, said: Exception, with_store: bool) -> Finding:
     )
 
 
-def _line(one: Finding) -> str:
-    return f"{plain(one.file)}:{one.line}:{one.column}: {one.level}: {plain(one.said)}"
+def _line(finding: Finding) -> str:
+    return f"{plain(finding.file)}:{finding.line}:{finding.column}: {finding.level}: {plain(finding.said)}"
 
 
-def _github(one: Finding) -> str:
-    said = one.said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return f"::{one.level} file={plain(one.file)},line={one.line},col={one.column}::{plain(said)}"
+def _github(finding: Finding) -> str:
+    said = finding.said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::{finding.level} file={plain(finding.file)},line={finding.line},col={finding.column}::{plain(said)}"

@@ -21,15 +21,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the edits and what they change; return 1 if none were found."""
     with opened(options, "rw" if options.do else "r") as workspace:
-        found = workspace.make(options.wish)
+        suggestions = workspace.make(options.wish)
         lines, data = [], []
-        for one in found:
-            counts = {name: table.num_rows for name, table in one.changes.items()}
+        for suggestion in suggestions:
+            counts = {name: table.num_rows for name, table in suggestion.changes.items()}
             changed = ", ".join(f"{n:,} of {name}" for name, n in counts.items())
-            lines.append(f"{one}   changes {changed}")
-            data.append({"edits": [*one.edits], "changes": counts})
-        version = found[0].commit() if options.do and found else None
+            lines.append(f"{suggestion}   changes {changed}")
+            data.append({"edits": [*suggestion.edits], "changes": counts})
+        version = suggestions[0].commit() if options.do and suggestions else None
         if version is not None:
             lines.append(f"version {version} has the first")
         answer(options, {"suggestions": data, "version": version}, "\n".join(lines) or "none found")
-    return 0 if found else 1
+    return 0 if suggestions else 1

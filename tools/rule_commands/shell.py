@@ -150,7 +150,7 @@ def words_of(text: str) -> list[str]:
 
 def is_edit(text: str) -> bool:
     """Return whether a text of rules has an edit.  Raises RuleSyntaxError."""
-    return any(isinstance(one, Change) for one in parse(text, "exec"))
+    return any(isinstance(statement, Change) for statement in parse(text, "exec"))
 
 
 class Shell:
@@ -232,9 +232,9 @@ class Shell:
         from ivm.sql import reads_only
 
         with self.opened(writes=not reads_only(statements)) as workspace:
-            found = self.past(workspace).sql(statements)
-            if found is not None:
-                answer_rows(self.options, found, "NULL")
+            answers = self.past(workspace).sql(statements)
+            if answers is not None:
+                answer_rows(self.options, answers, "NULL")
         if self.interactive and self._kept is not None and not self._kept.in_sql_transaction:
             self.close()
 
@@ -255,7 +255,7 @@ class Shell:
         with self.opened() as workspace, workspace.store.snapshot() as snap:
             for name in names_of(snap, workspace.blocks):
                 columns = snap[name].schema.names if name in snap and snap[name].info.schema else ()
-                yield from (spelled(one, text) for one in (name, *columns))
+                yield from (spelled(word, text) for word in (name, *columns))
 
     def _named(self, text: str) -> str | None:
         """Return the name of a relation or view that is all of a text."""
@@ -331,27 +331,27 @@ class Shell:
     def why(self, row: str) -> None:
         """.why tri(1, 2, 3)"""
         with self.opened() as workspace:
-            found = workspace.why(row, version=self._version)
-        answer(self.options, found.data, str(found))
+            reasons = workspace.why(row, version=self._version)
+        answer(self.options, reasons.data, str(reasons))
 
     def trace(self, view: str, old: str | None = None, new: str | None = None) -> None:
         """.trace NAME [OLD [NEW]]"""
-        versions = [None if one is None else version_or_name(one) for one in (old, new)]
+        versions = [None if version is None else version_or_name(version) for version in (old, new)]
         with self.opened() as workspace:
             answer_trace(self.options, workspace, view, versions[0], versions[1] or self._version)
 
     def at(self, version: str | None = None) -> None:
         """.at [VERSION]"""
-        wanted = None if version is None else version_or_name(version)
+        asked = None if version is None else version_or_name(version)
         with self.opened() as workspace:
-            if wanted is not None:
-                workspace.at(wanted).close()  # raises an error that says which versions are kept
-            now = workspace.store.version if wanted is None else wanted
-        self._version = wanted
+            if asked is not None:
+                workspace.at(asked).close()  # raises an error that says which versions are kept
+            now = workspace.store.version if asked is None else asked
+        self._version = asked
         answer(
             self.options,
             {"version": now},
-            f"reading version {now}" + ", the newest" * (wanted is None),
+            f"reading version {now}" + ", the newest" * (asked is None),
         )
 
     def timing(self) -> None:

@@ -61,19 +61,19 @@ def answer_trace(
     after = workspace.trace(view, new)
     data: dict[str, Any] = {"view": view, "steps": len(after)}
     if old is None:
-        rows = [(" ", one) for one in after]
+        rows = [(" ", step) for step in after]
         end = f"{plain(view)}: {counted(len(after), 'operation')}"
     else:
         to = workspace.store.version if new is None else new
         data["distance"] = distance = workspace.trace_distance(view, old, to)
-        lost = Counter(one.place for one in before) - Counter(one.place for one in after)
-        won = Counter(one.place for one in after) - Counter(one.place for one in before)
-        rows = [("-", one) for one in before if one.place in lost]
-        rows += [("+", one) for one in after if one.place in won]
+        lost = Counter(step.place for step in before) - Counter(step.place for step in after)
+        won = Counter(step.place for step in after) - Counter(step.place for step in before)
+        rows = [("-", step) for step in before if step.place in lost]
+        rows += [("+", step) for step in after if step.place in won]
         end = f"{plain(view)}: {distance:,} of {len(after):,} trace rows differ"
     data["operations"] = [
-        {"sign": sign.strip(), **one._asdict()} for sign, one in rows[: options.limit]
+        {"sign": sign.strip(), **step._asdict()} for sign, step in rows[: options.limit]
     ]
-    lines = [f"{sign} {one}".rstrip() for sign, one in rows[: options.limit]]
+    lines = [f"{sign} {step}".rstrip() for sign, step in rows[: options.limit]]
     left = len(rows) - len(lines)
     answer(options, data, "\n".join([*lines, *["..."] * bool(left), end]))

@@ -75,8 +75,8 @@ def _drawn(workspace: Workspace, view: str, traces: Traces) -> str:
     return _Drawing(workspace, panels, view).svg
 
 
-def _where(one: Any) -> tuple[Any, ...]:
-    return one.plan, one.variable, (*one.binding.items(),)
+def _where(step: Any) -> tuple[Any, ...]:
+    return step.plan, step.variable, (*step.binding.items(),)
 
 
 class _Drawing:
@@ -138,22 +138,24 @@ class _Drawing:
     ) -> None:
         """Draw the keys of each atom, the arrows over them, and what operations are sensitive to."""
         by_atom = defaultdict(list)
-        for one in steps:
-            by_atom[one.atom].append(one)
+        for step in steps:
+            by_atom[step.atom].append(step)
         for atom, some in by_atom.items():
             self.line(atom, row=ROW + 22)
             for word, text in keys[atom].items():
                 if word in self.columns:
                     self.at(self.columns[word], text)
-            if any(one.words[1] not in self.columns for one in some):
+            if any(step.words[1] not in self.columns for step in some):
                 self.at(self.right, "end", "mid faint")
             position = LEFT + 0.0
-            for one in some:
-                end = self.x(one.words[1])
-                label = f"{one.kind}({one.start})" if one.kind in ("seek", "look up") else one.kind
-                if one.kind == "look up":
+            for step in some:
+                end = self.x(step.words[1])
+                label = (
+                    f"{step.kind}({step.start})" if step.kind in ("seek", "look up") else step.kind
+                )
+                if step.kind == "look up":
                     position = end - 20
-                kind = "" if one.place in others else "changed"
+                kind = "" if step.place in others else "changed"
                 top, low = self.y - 26, self.y - 14
                 self.parts.append(
                     f"<path class='{kind}' d='M{position:.0f},{low} C{position + 8:.0f},{top} "
@@ -162,8 +164,8 @@ class _Drawing:
                 self.at((position + end) / 2, label, "mid faint", 27)
                 position = end
         for atom, some in by_atom.items():
-            touched = {one.words for one in some if one.touched}
-            self.bars(f"sensitivity of {atom}", (one.words for one in some), touched=touched)
+            touched = {step.words for step in some if step.touched}
+            self.bars(f"sensitivity of {atom}", (step.words for step in some), touched=touched)
 
     def bars(
         self,
@@ -201,9 +203,9 @@ def _keys(workspace: Workspace, version: Any, steps: Sequence[Any]) -> dict[str,
     """Return the keys that each atom has under the binding, by word: those of integers, also where
     no iterator landed; of other types those where one did.
     """
-    found = dict[str, dict[int, str]]()
+    keys = dict[str, dict[int, str]]()
     for one in steps:
-        some = found.setdefault(one.atom, {})
+        some = keys.setdefault(one.atom, {})
         if one.end not in ("-inf", "+inf") and one.kind != "look up":
             some[one.words[1]] = one.end
     for one in {step.atom: step for step in steps if step.end.lstrip("-").isdigit()}.values():
@@ -212,8 +214,8 @@ def _keys(workspace: Workspace, version: Any, steps: Sequence[Any]) -> dict[str,
         with suppress(IvmError), warnings.catch_warnings(action="ignore"):
             with workspace.at(version) as there:
                 rows = [*there.query(text)]
-            found[one.atom] = {row[0]: str(row[0]) for row in rows}
-    return found
+            keys[one.atom] = {row[0]: str(row[0]) for row in rows}
+    return keys
 
 
 def _and(binding: Mapping[str, str]) -> str:

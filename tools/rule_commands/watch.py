@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     ):
         for seen, change in enumerate(watched, 1):
             if lines:
-                for one in _objects(change):
-                    print(as_json(one))
+                for row in _objects(change):
+                    print(as_json(row))
             elif not options.quiet:
                 tell(_text(change))
             sys.stdout.flush()

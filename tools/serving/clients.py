@@ -72,8 +72,8 @@ class Statements:
 
     def run(self, said: str, given: list[Any] | None = None) -> Any:
         """Return the answer to one statement, None if it has no rows."""
-        if found := BRACKET.match(said):
-            self._bracket(said, found[1].upper())
+        if bracket := BRACKET.match(said):
+            self._bracket(said, bracket[1].upper())
             return None
         if self._begun and not self.ws.in_sql_transaction and EDIT.match(said):
             self.ws.sql("BEGIN")
@@ -142,8 +142,8 @@ class Statements:
 
 def without_remarks(said: str) -> str:
     """Return a text with blanks for the remarks before its statement, which keeps its places."""
-    found = REMARKS.match(said)
-    return said if found is None else re.sub(r"\S", " ", found[0]) + said[found.end() :]
+    remark = REMARKS.match(said)
+    return said if remark is None else re.sub(r"\S", " ", remark[0]) + said[remark.end() :]
 
 
 def state_of(wrong: Exception) -> str:

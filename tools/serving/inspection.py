@@ -91,9 +91,13 @@ class Inspector:
             installed = self.workspace.rules_of(past.snapshot)
             source = past[name]
             blocks = [
-                one for one in installed.blocks if one.name == name or name in one.part.predicates
+                block
+                for block in installed.blocks
+                if block.name == name or name in block.part.predicates
             ]
-            own = next((one for one in blocks if one.name == name), blocks[0] if blocks else None)
+            home = next(
+                (block for block in blocks if block.name == name), blocks[0] if blocks else None
+            )
             reads = _read_by(installed)
             return {
                 "name": name,
@@ -105,8 +109,8 @@ class Inspector:
                 "read_by": sorted(
                     other for other, names in reads.items() if name in names and name != other
                 ),
-                "block": own.name if own else None,
-                "text": (statement_of(own.text) or own.text) if own else None,
+                "block": home.name if home else None,
+                "text": (statement_of(home.text) or home.text) if home else None,
             }
 
     def dependencies(self, name: str = "", at: int | None = None) -> Data:
@@ -171,26 +175,26 @@ class Inspector:
             raise IvmError("this is an edit, and here are questions only: preview it")
         with self._at(at) as past:
             version = past.snapshot.version
-            found = self._kept(version, text, past.sql if is_sql(text) else past.query)
-            return {"version": version, **_page(found, offset, limit)}
+            answer = self._kept(version, text, past.sql if is_sql(text) else past.query)
+            return {"version": version, **_page(answer, offset, limit)}
 
     def _kept(self, version: int, text: str, run: Callable[[str], Answer | None]) -> Answer:
         """Return the answer to a query, kept a while, so that its pages are of one evaluation."""
         with self._guard:
-            found = self._answers.pop((version, text), None)
-        found = run(text) if found is None else found
-        if found is None:
+            answer = self._answers.pop((version, text), None)
+        answer = run(text) if answer is None else answer
+        if answer is None:
             raise IvmError("this statement has no rows")
         with self._guard:
-            self._answers[version, text] = found
+            self._answers[version, text] = answer
             while len(self._answers) > KEPT:
                 self._answers.popitem(last=False)
-        return found
+        return answer
 
     def why(self, fact: str, at: int | None = None, most: int = 1) -> Data:
         """Return why a row is in a view, or why not; `fact` is as for Workspace.why."""
-        found = self.workspace.why(fact, version=at, most=most)
-        return {**found.data, "text": str(found)}
+        reasons = self.workspace.why(fact, version=at, most=most)
+        return {**reasons.data, "text": str(reasons)}
 
     def why_row(self, name: str, at: int, place: int) -> Data:
         """Return all of a row, by its place in key order, and why it is there."""
@@ -199,8 +203,8 @@ class Inspector:
         if not page["rows"]:
             raise IvmError(f"version {at} of {name} has {page['total']:,} rows: none at {place:,}")
         try:
-            found = self.workspace.why(name, tuple(page["rows"][0]), version=at)
-            return {**page, "why": {**found.data, "text": str(found)}}
+            reasons = self.workspace.why(name, tuple(page["rows"][0]), version=at)
+            return {**page, "why": {**reasons.data, "text": str(reasons)}}
         except IvmError as error:
             return {**page, "error": str(error)}
 
@@ -209,35 +213,44 @@ class Inspector:
     def history(self, offset: int = 0, limit: int = ROWS) -> Data:
         """Return the versions that are kept, newest first."""
         offset, limit = _place(offset), _within(limit, ROWS_MAX)
-        found = self.workspace.store.history(offset + limit + 1)[offset:]
-        return {"versions": [one._asdict() for one in found[:limit]], "more": len(found) > limit}
+        entries = self.workspace.store.history(offset + limit + 1)[offset:]
+        return {
+            "versions": [entry._asdict() for entry in entries[:limit]],
+            "more": len(entries) > limit,
+        }
 
     def differences(self, old: int, new: int) -> Data:
         """Return how each relation and view differs between two versions: how many rows, and the
         first of them.
         """
         with self._at(old) as before, self._at(new) as after:
-            rules, rules_before = (self.workspace.rules_of(one.snapshot) for one in (after, before))
+            rules, rules_before = (
+                self.workspace.rules_of(side.snapshot) for side in (after, before)
+            )
             names = _names(after.snapshot, rules)
             names_before = _names(before.snapshot, rules_before)
-            found = []
+            changes = []
             for name in names:
-                one = {"name": name, "kind": _kind(name, rules)}
+                change = {"name": name, "kind": _kind(name, rules)}
                 if name not in names_before:
-                    found.append({**one, "note": f"made, {counted(len(after[name]), 'row')}"})
+                    changes.append({**change, "note": f"made, {counted(len(after[name]), 'row')}"})
                 elif any(
                     map(
                         partial(_differs, before.snapshot, after.snapshot),
                         _stored(name, after.snapshot),
                     )
                 ):
-                    found.append({**one, **self._difference(name, before, after)})
+                    changes.append({**change, **self._difference(name, before, after)})
             gone = [name for name in names_before if name not in names]
-            found += [
+            changes += [
                 {"name": name, "kind": _kind(name, rules_before), "note": "removed"}
                 for name in gone
             ]
-        return {"old": old, "new": new, "changes": [one for one in found if len(one) > 2]}
+        return {
+            "old": old,
+            "new": new,
+            "changes": [change for change in changes if len(change) > 2],
+        }
 
     def _difference(self, name: str, before: Any, after: Any) -> Data:
         store, (old, new) = self.workspace.store, (one.snapshot.version for one in (before, after))
@@ -254,8 +267,8 @@ class Inspector:
         its parents.
         """
         heads = self.workspace.store.branches
-        found = [{"name": name, "version": version} for name, version in heads.items()]
-        return {"branches": found, **self.history()}
+        listed = [{"name": name, "version": version} for name, version in heads.items()]
+        return {"branches": listed, **self.history()}
 
     # -- edits
 
@@ -274,7 +287,7 @@ class Inspector:
         """
         before = self.workspace.store.branches
         rule = on_conflict or None
-        found = self.workspace.store.merge(branch, into, rule, dry_run=True)
+        merged = self.workspace.store.merge(branch, into, rule, dry_run=True)
 
         def commit(workspace: ivm.Workspace) -> int:
             heads = workspace.store.branches
@@ -283,13 +296,16 @@ class Inspector:
                     raise IvmError(f"branch {name!r} has changed since: look at the merge again")
             return workspace.store.merge(branch, into, rule).version
 
-        rows = [[one.relation, *map(_written, one[1:5])] for one in found.conflicts[:CHANGES_MAX]]
+        rows = [
+            [conflict.relation, *map(_written, conflict[1:5])]
+            for conflict in merged.conflicts[:CHANGES_MAX]
+        ]
         columns = [
             {"name": name, "type": "", "key": False}
             for name in ("relation", "key", "before", f"on {into}", f"on {branch}")
         ]
-        conflicts = {"columns": columns, "rows": rows, "offset": 0, "total": len(found.conflicts)}
-        return {**self._previewed(found.version, found.changes, commit), "conflicts": conflicts}
+        conflicts = {"columns": columns, "rows": rows, "offset": 0, "total": len(merged.conflicts)}
+        return {**self._previewed(merged.version, merged.changes, commit), "conflicts": conflicts}
 
     def _previewed(
         self, version: int, tables: Mapping[str, pa.Table], commit: Callable[[ivm.Workspace], int]
@@ -418,23 +434,23 @@ def _read_by(installed: Any) -> Mapping[str, set[str]]:
         (name.partition(":part")[0] if not _is_shown(name, installed) else name, name)
         for name in direct
     ]
-    found: dict[str, set[str]] = {}
+    readers: dict[str, set[str]] = {}
     for shown, name in parts:
         if "$" not in shown:
-            found.setdefault(shown, set()).update(visible(name, frozenset({name})))
-    return found
+            readers.setdefault(shown, set()).update(visible(name, frozenset({name})))
+    return readers
 
 
 def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
     """Return all that a name depends on; itself only if it is recursive."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [*reads[name]]
     while waiting:
         one = waiting.pop()
-        if one not in found:
-            found.add(one)
+        if one not in reached:
+            reached.add(one)
             waiting += reads[one]
-    return found
+    return reached
 
 
 # -- rows
@@ -444,7 +460,7 @@ def _written(row: Iterable[Any] | None) -> str | None:
     """Return the values of a row as one text, None for a row that is not there."""
     if row is None:
         return None
-    return ", ".join("null" if one is None else spelt(cell(one)) for one in row)
+    return ", ".join("null" if value is None else spelt(cell(value)) for value in row)
 
 
 def bounded(data: Any, cell: Callable[[Any], Any], cell_max: int) -> Any:
@@ -459,7 +475,7 @@ def bounded(data: Any, cell: Callable[[Any], Any], cell_max: int) -> Any:
 
     def cut(value: Any) -> Any:
         if isinstance(value, list):
-            return [cut(one) for one in value]
+            return [cut(part) for part in value]
         written = cell(value)
         text = spelt(written) if isinstance(written, str | bytes) else ""
         return {"text": text[:cell_max], "length": len(text)} if len(text) > cell_max else written
@@ -467,11 +483,11 @@ def bounded(data: Any, cell: Callable[[Any], Any], cell_max: int) -> Any:
     def of(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: cut(one) if key == "rows" and isinstance(one, list) else of(one)
-                for key, one in value.items()
+                key: cut(part) if key == "rows" and isinstance(part, list) else of(part)
+                for key, part in value.items()
             }
         if isinstance(value, list | tuple):
-            return [of(one) for one in value]
+            return [of(part) for part in value]
         return value[:TEXT_MAX] if isinstance(value, str) else value
 
     return of(data)
@@ -521,18 +537,18 @@ def _page(source: Any, offset: int, limit: int) -> Data:
 
 def _slice(relation: Relation, offset: int, limit: int) -> Any:
     """Return rows of a relation by their places; those before are read as words."""
-    found: list[np.ndarray] = []
+    pieces: list[np.ndarray] = []
     for words in relation.words(rows=None if offset else limit):
         if limit <= 0:
             break
         if (some := words[:, offset : offset + limit]).shape[1]:
-            found.append(some.copy())
+            pieces.append(some.copy())
             limit -= some.shape[1]
         offset = max(0, offset - words.shape[1])
-    if not found:
+    if not pieces:
         return relation.schema.arrow.empty_table()
     return pa.Table.from_batches(
-        relation.record_batches(np.concatenate(found, axis=1)), relation.schema.arrow
+        relation.record_batches(np.concatenate(pieces, axis=1)), relation.schema.arrow
     )
 
 
@@ -552,7 +568,7 @@ def _summary(batches: Iterable[pa.RecordBatch]) -> Data:
     if not total:
         return {}
     table = pa.Table.from_batches(first)
-    columns = [one for one in _columns(table) if one["name"] != CHANGE]
+    columns = [column for column in _columns(table) if column["name"] != CHANGE]
     most = max(1, CELLS_MAX // 10 // len(columns)) if columns else 1
     rows = [[sign, [*row]] for sign, row in changes(table.slice(0, most))]
     counts = {"inserted": inserted, "deleted": total - inserted, "counted": total < COUNTED_MAX}

@@ -180,10 +180,10 @@ class Tools:
         ^price["tea"] = 3.` The answer has a token, with which `commit`, where this server writes,
         makes exactly these edits.
         """
-        found = self._inspector.preview(edits)
+        changes = self._inspector.preview(edits)
         if not self._inspector.writes:
-            del found["token"]
-        return found
+            del changes["token"]
+        return changes
 
     def commit(self, token: str) -> dict[str, Any]:
         """Make the edits of a preview, given its token, and return their version.

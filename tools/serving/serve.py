@@ -108,9 +108,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _some(text: str) -> int:
     """Parse a limit.  Raises argparse.ArgumentTypeError."""
-    if not (found := number(text)):
+    if not (count := number(text)):
         raise argparse.ArgumentTypeError("0 allows nothing: a number from 1 on is wanted")
-    return found
+    return count
 
 
 def _mysql(ws: ivm.Workspace, options: argparse.Namespace, settings: Settings) -> Any:

@@ -140,13 +140,13 @@ async def _done(request: Request, task: Callable[[], T], ends: bool) -> T:
     def run() -> None:
         with suppress(Stopped, RuntimeError):  # the loop may have ended
             try:
-                found = work.run(task)
+                answer = work.run(task)
             except Stopped:
                 raise
             except Exception as error:
                 loop.call_soon_threadsafe(done.set_exception, error)
             else:
-                loop.call_soon_threadsafe(done.set_result, found)
+                loop.call_soon_threadsafe(done.set_result, answer)
 
     Thread(target=run, daemon=True).start()
     gone = asyncio.ensure_future(_gone(request))

@@ -79,16 +79,16 @@ def prepare(
     making = out.resolve() / MAKING
     made, bad = (making / place.name for place in places)
     try:
-        for one in bad, made:
-            shutil.rmtree(one, ignore_errors=True)  # left by a job that was killed
+        for frame in bad, made:
+            shutil.rmtree(frame, ignore_errors=True)  # left by a job that was killed
         report = Report(recipe.name, str(folder), str(quarantine))
         with _settings(spark):
             _make(spark, recipe, rows, report, made, bad)
-        for one, place in (bad, quarantine), (made, folder):
-            _move(one, place)
+        for frame, place in (bad, quarantine), (made, folder):
+            _move(frame, place)
     finally:
-        for one in bad, made:
-            shutil.rmtree(one, ignore_errors=True)
+        for frame in bad, made:
+            shutil.rmtree(frame, ignore_errors=True)
         with suppress(OSError):
             making.rmdir()
     return report

@@ -115,15 +115,15 @@ def check_sources(recipe: Recipe) -> None:
     """
     sources = () if recipe.format in (JDBC, TABLE) else recipe.sources
     files = [file for source in sources for file in _local_files(recipe, source)]
-    missing, found = [*recipe.key], dict[str, None]()
+    missing, names = [*recipe.key], dict[str, None]()
     for file in () if recipe.columns else files:
-        found |= dict.fromkeys(_names_in(recipe, file))
-        missing = [name for name in missing if name not in found]
+        names |= dict.fromkeys(_names_in(recipe, file))
+        missing = [name for name in missing if name not in names]
         if not missing:
             return
-    if found:
+    if names:
         raise DatasetError(
-            f"{recipe.name}: no column {missing[0]} for the key; there are {', '.join(found)}"
+            f"{recipe.name}: no column {missing[0]} for the key; there are {', '.join(names)}"
         )
 
 
@@ -249,7 +249,7 @@ def _check_names(section: Any, known: Mapping[str, Any], where: str) -> None:
 
 def _format_of(sources: Sequence[str], where: str) -> str:
     """Return the format by the sources' names; a folder has files of one format, or is Parquet."""
-    found = set()
+    formats = set()
     for source in sources:
         files = (
             [source]
@@ -259,12 +259,12 @@ def _format_of(sources: Sequence[str], where: str) -> str:
         for file in files:
             for packing in PACKED:
                 file = file.removesuffix(packing)
-            found |= {SUFFIXES[Path(file).suffix]} if Path(file).suffix in SUFFIXES else set()
-    if len(found) > 1:
+            formats |= {SUFFIXES[Path(file).suffix]} if Path(file).suffix in SUFFIXES else set()
+    if len(formats) > 1:
         raise DatasetError(
-            f"{where}: the sources are of several formats, {', '.join(sorted(found))}: say which"
+            f"{where}: the sources are of several formats, {', '.join(sorted(formats))}: say which"
         )
-    return found.pop() if found else PARQUET
+    return formats.pop() if formats else PARQUET
 
 
 def _text(value: Any, where: str) -> str:
@@ -277,7 +277,7 @@ def _text(value: Any, where: str) -> str:
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     return tuple(
-        _text(one, where) for one in (value if isinstance(value, list | tuple) else [value])
+        _text(text, where) for text in (value if isinstance(value, list | tuple) else [value])
     )
 
 

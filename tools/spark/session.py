@@ -162,10 +162,10 @@ class SparkCluster:
         self, task: Callable[[Argument], Result], arguments: Sequence[Argument]
     ) -> list[Result]:
         """Return the task's result for each argument, in order."""
-        found: list[Result] = (
+        results: list[Result] = (
             self.spark.sparkContext.parallelize(arguments, len(arguments)).map(task).collect()
         )
-        return found
+        return results
 
     def ranges(
         self,

@@ -128,16 +128,16 @@ def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
     reasons = _reasons(recipe, tried, values)
     read = F.to_json(F.struct(*[column(name) for name in names if name != UNREAD]), JSON_OPTIONS)
     lacking = [values[name].isNull() for name, one in recipe.columns.items() if one.nulls == DROP]
-    wanted = F.lit(True)
+    passes = F.lit(True)
     if recipe.where:
-        wanted = F.coalesce(tried[recipe.where].value, F.lit(False)) | tried[recipe.where].failed
+        passes = F.coalesce(tried[recipe.where].value, F.lit(False)) | tried[recipe.where].failed
     if UNREAD in names:
         line = F.col(UNREAD)
         reasons = F.when(line.isNotNull(), F.array(F.lit("the line does not read"))).otherwise(
             reasons
         )
         read = F.when(line.isNotNull(), F.to_json(F.struct(line.alias("line")))).otherwise(read)
-        wanted = wanted | line.isNotNull()
+        passes = passes | line.isNotNull()
     is_bad = F.size(REASONS) > 0
     state = (
         F.when(~F.col(WANTED), UNWANTED)
@@ -145,17 +145,17 @@ def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
         .when(F.col(LACKING), DROPPED)
         .otherwise(GOOD)
     )
-    found = rows.select(
+    classified = rows.select(
         *[value.alias(name) for name, value in values.items()],
         reasons.alias(REASONS),
         read.alias(ROW),
         (tried[recipe.prefer].value if recipe.prefer else F.lit(None)).alias(PREFER),
-        wanted.alias(WANTED),
+        passes.alias(WANTED),
         reduce(or_, lacking, F.lit(False)).alias(LACKING),
     )
     kept = [column(name) for name in recipe.columns]
     row = F.when(F.col(WANTED) & is_bad, F.col(ROW)).alias(ROW)
-    return found.select(*kept, REASONS, row, PREFER, state.alias(STATE))
+    return classified.select(*kept, REASONS, row, PREFER, state.alias(STATE))
 
 
 def _tried(rows: DataFrame, recipe: Recipe) -> tuple[DataFrame, dict[str, Tried]]:
@@ -224,7 +224,7 @@ def _cast(value: Column, kind: Type) -> Column:
 
 def _reasons(recipe: Recipe, tried: Mapping[str, Tried], values: Mapping[str, Column]) -> Column:
     """Return all problems of a row, as texts."""
-    found = [
+    reasons = [
         _reason(name, one, tried[one.source], values[name], tried)
         for name, one in recipe.columns.items()
     ]
@@ -233,7 +233,7 @@ def _reasons(recipe: Recipe, tried: Mapping[str, Tried], values: Mapping[str, Co
         for text in (recipe.where, recipe.prefer)
         if text
     ]
-    return F.array_compact(F.array(*found, *others))
+    return F.array_compact(F.array(*reasons, *others))
 
 
 def _reason(
@@ -269,10 +269,10 @@ def _reason(
                 f"{name} is {side} {text}",
             )
         )
-    found = F.lit(None).cast("string")
+    reason_column = F.lit(None).cast("string")
     for condition, reason in reversed(tests):
-        found = F.when(condition, reason).otherwise(found)
-    return found
+        reason_column = F.when(condition, reason).otherwise(reason_column)
+    return reason_column
 
 
 def _changed(raw: Column, value: Column, source: T.DataType, kind: Type) -> Column | None:
@@ -317,8 +317,8 @@ def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
 
 def _is_of_another_sort(source: T.DataType, kind: Type) -> bool:
     """Return whether two types differ in sort: numbers, booleans, times; texts may be any."""
-    wanted = _sort_of(spark_type(kind))
-    return not isinstance(source, T.StringType) and wanted not in ("other", _sort_of(source))
+    sort = _sort_of(spark_type(kind))
+    return not isinstance(source, T.StringType) and sort not in ("other", _sort_of(source))
 
 
 def _sort_of(source: T.DataType) -> str:

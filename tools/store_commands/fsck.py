@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
             "violations": [v._asdict() for v in violations],
         }
         if mending:
-            data["mended"] = [one._asdict() for one in mended]
+            data["mended"] = [fault._asdict() for fault in mended]
         if options.salvage:
             version, lost, records = _saved(store, Path(options.salvage))
             data |= {"salvaged": version, "lost": [part._asdict() for part in lost]}
@@ -99,9 +99,9 @@ def _told(mended: Mended) -> str:
 
 def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
     """Return the violations in data that hosts derived, compared with its sources."""
-    found = [one for host in hosts().values() for one in host.check(store, progress)]
+    faults = [fault for host in hosts().values() for fault in host.check(store, progress)]
     for name in recorded_dependants(store.snapshot().properties).keys() - hosts().keys():
-        found.append(
+        faults.append(
             Violation(
                 "dependants",
                 None,
@@ -109,7 +109,7 @@ def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
                 f"{name} is not loaded here, so what it keeps was not compared",
             )
         )
-    return found
+    return faults
 
 
 def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:

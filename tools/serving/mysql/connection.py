@@ -115,16 +115,16 @@ class Whole:
             raise MysqlError("a message ends too early", ErrorCode.MALFORMED_PACKET) from None
         return found
 
-    def _follow(self, found: bytes) -> None:
+    def _follow(self, data: bytes) -> None:
         """Read the fields of a client's first message.  Raises ValueError."""
-        flags = Capabilities(int.from_bytes(found[:4], "little")) & self._offered
-        at = found.index(0, TLS_REQUEST) + 1
-        reader = io.BytesIO(found[at:])
+        flags = Capabilities(int.from_bytes(data[:4], "little")) & self._offered
+        at = data.index(0, TLS_REQUEST) + 1
+        reader = io.BytesIO(data[at:])
         sized = Capabilities.CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA in flags
         at += (read_uint_len if sized else read_uint_1)(reader) + reader.tell()
         for flag in (Capabilities.CLIENT_CONNECT_WITH_DB, Capabilities.CLIENT_PLUGIN_AUTH):
             if flag in flags:
-                at = found.index(0, at) + 1
+                at = data.index(0, at) + 1
 
 
 class Connection(Library):

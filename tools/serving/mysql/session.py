@@ -118,8 +118,8 @@ class Session(Library):
         def types() -> list[str]:
             if not places:
                 return []
-            (one,) = translated(sql)
-            return described(self._statements.ws, one)[0]
+            (statement,) = translated(sql)
+            return described(self._statements.ws, statement)[0]
 
         found: list[str] = await self._in_thread(types)
         return [*found, *[""] * (places - len(found))]
@@ -191,12 +191,14 @@ class Session(Library):
 
     def _run(self, statements: list[str], given: list[Any]) -> ResultSet | None:
         answer = None
-        for one in statements:
-            edits = EDIT.match(one) is not None
+        for statement in statements:
+            edits = EDIT.match(statement) is not None
             if edits and not self.variables.get("autocommit"):
                 self._statements.begin()
-            key = self._numbered(one) if edits else None
-            answer = self._statements.run(f"{one} RETURNING {key}" if key else one, given or None)
+            key = self._numbered(statement) if edits else None
+            answer = self._statements.run(
+                f"{statement} RETURNING {key}" if key else statement, given or None
+            )
             if edits and answer is not None:
                 answer = self._counted(answer, key)
         if answer is None:
@@ -207,10 +209,10 @@ class Session(Library):
 
     def _numbered(self, insert: str) -> str | None:
         """Return the column that an INSERT leaves to be numbered; None if there is none."""
-        if (found := INSERT.match(insert)) is None or found[1] not in self._statements.ws:
+        if (matched := INSERT.match(insert)) is None or matched[1] not in self._statements.ws:
             return None
-        key = self._statements.ws[found[1]].info.schema.key
-        given = {one.strip(' "').lower() for one in found[2].split(",")}
+        key = self._statements.ws[matched[1]].info.schema.key
+        given = {column.strip(' "').lower() for column in matched[2].split(",")}
         return f'"{key[0]}"' if len(key) == 1 and key[0].lower() not in given else None
 
     def _counted(self, answer: Any, key: str | None) -> Any:

@@ -32,8 +32,8 @@ def columns_of(schema: pa.Schema, letters: CharacterSet) -> list[ResultColumn]:
 def _type_of(type_: pa.DataType, letters: CharacterSet) -> tuple[ColumnType, CharacterSet]:
     if oid_of(type_) == JSON:
         return T.JSON, letters
-    found = next((own for is_one, own in TYPES if is_one(type_)), T.VAR_STRING)
-    return found, CharacterSet.binary if found == T.BLOB else letters
+    wire_type = next((own for is_one, own in TYPES if is_one(type_)), T.VAR_STRING)
+    return wire_type, CharacterSet.binary if wire_type == T.BLOB else letters
 
 
 def shown(value: Any) -> Any:
@@ -91,18 +91,18 @@ def _value(reader: io.BytesIO, kind: ColumnType, unsigned: bool) -> Any:
     if kind in NUMBERS:
         code = NUMBERS[kind]
         code = code.upper() if unsigned and code not in "fd" else code
-        (found,) = struct.unpack(f"<{code}", reader.read(struct.calcsize(code)))
-        return found
+        (data,) = struct.unpack(f"<{code}", reader.read(struct.calcsize(code)))
+        return data
     if kind == T.NULL:
         return None
     if kind in MOMENTS or kind == T.TIME:
-        found = reader.read(reader.read(1)[0])
-        return _time(found) if kind == T.TIME else _moment(found, kind)
+        data = reader.read(reader.read(1)[0])
+        return _time(data) if kind == T.TIME else _moment(data, kind)
     return _of_bytes(read_str_len(reader), kind)
 
 
-def _of_bytes(found: bytes, kind: ColumnType) -> Any:
-    return Decimal(found.decode()) if kind in (T.DECIMAL, T.NEWDECIMAL) else found
+def _of_bytes(data: bytes, kind: ColumnType) -> Any:
+    return Decimal(data.decode()) if kind in (T.DECIMAL, T.NEWDECIMAL) else data
 
 
 def of_type(value: Any, type_: str) -> Any:
@@ -118,13 +118,13 @@ def of_type(value: Any, type_: str) -> Any:
         raise MysqlError("a text is not in UTF-8", ErrorCode.MALFORMED_PACKET) from None
 
 
-def _moment(found: bytes, kind: ColumnType) -> date:
-    year, *rest = struct.unpack("<HBBBBBI", found.ljust(11, b"\0"))
+def _moment(data: bytes, kind: ColumnType) -> date:
+    year, *rest = struct.unpack("<HBBBBBI", data.ljust(11, b"\0"))
     return date(year, *rest[:2]) if kind == T.DATE else datetime(year, *rest)
 
 
-def _time(found: bytes) -> time:
-    negative, days, *rest = struct.unpack("<BIBBBI", found.ljust(12, b"\0"))
+def _time(data: bytes) -> time:
+    negative, days, *rest = struct.unpack("<BIBBBI", data.ljust(12, b"\0"))
     if negative or days:
-        raise ValueError(found)
+        raise ValueError(data)
     return time(*rest)

@@ -54,8 +54,8 @@ def lines_of(data: bytes, how: str) -> Iterator[list[str | None]]:
 
 
 def _of_text(text: str, apart: str, null: str) -> Iterator[list[str | None]]:
-    def plain(found: re.Match[str]) -> str:
-        return SIGNS.get(found[0], found[1])
+    def plain(escape: re.Match[str]) -> str:
+        return SIGNS.get(escape[0], escape[1])
 
     for line in text.removesuffix("\n").split("\n") if text else ():
         if line == "\\.":

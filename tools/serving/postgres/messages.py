@@ -24,10 +24,10 @@ def text(value: str) -> bytes:
 
 def exactly(stream: BinaryIO, count: int) -> bytes:
     """Return so many bytes of a stream.  Raises EOFError if it ends before."""
-    found = stream.read(count)
-    if len(found) < count:
+    data = stream.read(count)
+    if len(data) < count:
         raise EOFError
-    return found
+    return data
 
 
 def first(stream: BinaryIO) -> tuple[int, bytes]:
@@ -64,10 +64,10 @@ class Fields:
         end = self._body.find(b"\0", self._at)
         if end < 0:
             raise ProtocolError("a text does not end")
-        found = self._body[self._at : end]
+        data = self._body[self._at : end]
         self._at = end + 1
         try:
-            return found.decode()
+            return data.decode()
         except UnicodeDecodeError:
             raise ProtocolError("a text is not UTF-8") from None
 

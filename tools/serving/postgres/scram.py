@@ -21,27 +21,27 @@ class Scram:
     def first(self, said: str) -> str:
         """Return the server's part of the nonce, the salt and the rounds.  Raises ValueError."""
         header, _, bare = said.partition(",,")
-        parts = dict(one.split("=", 1) for one in bare.split(","))
+        parts = dict(field.split("=", 1) for field in bare.split(","))
         if header not in ("n", "y") or "r" not in parts:
             raise ValueError("no first message of SCRAM-SHA-256")
         self._nonce = parts["r"] + secrets.token_urlsafe(18)
         salt = base64.b64encode(self._salt).decode()
-        found = f"r={self._nonce},s={salt},i={ROUNDS}"
-        self._said = f"{bare},{found}"
-        return found
+        answer = f"r={self._nonce},s={salt},i={ROUNDS}"
+        self._said = f"{bare},{answer}"
+        return answer
 
     def last(self, said: str) -> str | None:
         """Return the server's proof; None if the client's is wrong.  Raises ValueError."""
         bare, _, proof = said.rpartition(",p=")
-        parts = dict(one.split("=", 1) for one in bare.split(","))
+        parts = dict(field.split("=", 1) for field in bare.split(","))
         if parts.get("r") != self._nonce:
             return None
         talk = f"{self._said},{bare}".encode()
         key = _mac(self._salted, b"Client Key")
         stored = hashlib.sha256(key).digest()
         given = base64.b64decode(proof, validate=True)
-        own = bytes(a ^ b for a, b in zip(key, _mac(stored, talk), strict=True))
-        if not hmac.compare_digest(given, own):
+        key_proof = bytes(a ^ b for a, b in zip(key, _mac(stored, talk), strict=True))
+        if not hmac.compare_digest(given, key_proof):
             return None
         return "v=" + base64.b64encode(_mac(_mac(self._salted, b"Server Key"), talk)).decode()
 

@@ -157,11 +157,11 @@ class Session:
         if not parts:
             self._out.append(message(b"I"))
         for part in parts:
-            found = self._run(part, None)
-            if found.columns is not None:
-                self._out.append(_described(found.columns, []))
-                self._out += _written(found, [], 0, len(found.rows))
-            self._out.append(message(b"C", text(found.tag)))
+            answered = self._run(part, None)
+            if answered.columns is not None:
+                self._out.append(_described(answered.columns, []))
+                self._out += _written(answered, [], 0, len(answered.rows))
+            self._out.append(message(b"C", text(answered.tag)))
 
     def _run(self, said: str, given: list[Any] | None) -> Answered:
         """Run one statement."""
@@ -177,7 +177,7 @@ class Session:
         columns = values.columns_of(answer.schema)
         rows = Rows(answer) if len(answer) > FEW else [*answer]
         edits = EDIT.match(said) is not None
-        if (edits or word == "COPY") and [one.name for one in columns] == ["Count"]:
+        if (edits or word == "COPY") and [column.name for column in columns] == ["Count"]:
             return Answered(
                 None, [], f"INSERT 0 {rows[0][0]}" if word == "INSERT" else f"{word} {rows[0][0]}"
             )
@@ -216,7 +216,7 @@ class Session:
             raise ProgrammingError("COPY takes a query or a table")
         columns = values.columns_of(answer.schema)
         self._out.append(message(b"H", struct.pack(">bh", 0, len(columns)), b"\0\0" * len(columns)))
-        lines: list[list[str | None]] = [[one.name for one in columns]] if head else []
+        lines: list[list[str | None]] = [[column.name for column in columns]] if head else []
         for row in answer:
             pairs = zip(row, columns, strict=True)
             lines.append([None if v is None else values.as_text(v, c.oid) for v, c in pairs])
@@ -306,7 +306,7 @@ class Session:
             types, _ = (
                 described(self._ws, asked, DIALECT) if re.search(r"\$\d", asked) else ([], None)
             )
-            own = [values.named(one) if one else 0 for one in types]
+            own = [values.named(oid) if oid else 0 for oid in types]
             oids = [
                 given or inferred
                 for given, inferred in zip(oids + [0] * len(own), own, strict=False)
@@ -320,16 +320,16 @@ class Session:
     def _bind(self, fields: Fields) -> None:
         portal, name = fields.text(), fields.text()
         statement = self._named(self._statements, name)
-        formats, found, wanted = fields.int16s(), fields.values(), fields.int16s()
-        if len(found) != len(statement.oids):
+        formats, values_given, result_formats = fields.int16s(), fields.values(), fields.int16s()
+        if len(values_given) != len(statement.oids):
             raise ProgrammingError(
-                f"{len(statement.oids)} parameters wanted, and {len(found)} given"
+                f"{len(statement.oids)} parameters wanted, and {len(values_given)} given"
             )
         given = [
             values.read(value, oid, bool(_format(formats, n)))
-            for n, (value, oid) in enumerate(zip(found, statement.oids, strict=True))
+            for n, (value, oid) in enumerate(zip(values_given, statement.oids, strict=True))
         ]
-        self._portals[portal] = Portal(statement, given, wanted)
+        self._portals[portal] = Portal(statement, given, result_formats)
         self._out.append(message(b"2"))
 
     def _describe(self, fields: Fields) -> None:
@@ -342,7 +342,7 @@ class Session:
             formats: list[int] = []
         else:
             portal = self._named(self._portals, name)
-            is_copy = any(one.match(portal.statement.text) for one in (COPY_IN, COPY_OUT))
+            is_copy = any(pattern.match(portal.statement.text) for pattern in (COPY_IN, COPY_OUT))
             columns = None if is_copy else self._answer(portal).columns
             formats = portal.formats
         self._out.append(message(b"n") if columns is None else _described(columns, formats))
@@ -362,26 +362,26 @@ class Session:
         """Run a portal's statement, if it has not run."""
         if portal.answer is None:
             said = portal.statement.text
-            found = Answered(None, [], "")
+            answered = Answered(None, [], "")
             if said.strip():
-                found = self._run(said, portal.given or None)
+                answered = self._run(said, portal.given or None)
             held = (other.answer.rows for other in self._portals.values() if other.answer)
-            self._client.refuse(len(found.rows) + sum(map(len, held)))
+            self._client.refuse(len(answered.rows) + sum(map(len, held)))
             promised = portal.statement.columns
-            portal.answer = found if promised is None else found._replace(columns=promised)
+            portal.answer = answered if promised is None else answered._replace(columns=promised)
         return portal.answer
 
     def _execute(self, fields: Fields) -> None:
         portal, most = self._named(self._portals, fields.text()), fields.int32()
-        found = self._answer(portal)
-        end = len(found.rows) if most <= 0 else min(len(found.rows), portal.sent + most)
+        answered = self._answer(portal)
+        end = len(answered.rows) if most <= 0 else min(len(answered.rows), portal.sent + most)
         if portal.sent < end:
-            self._out += _written(found, portal.formats, portal.sent, end)
+            self._out += _written(answered, portal.formats, portal.sent, end)
         portal.sent = end
-        if end < len(found.rows):
+        if end < len(answered.rows):
             self._out.append(message(b"s"))
-        elif found.tag:
-            self._out.append(message(b"C", text(found.tag)))
+        elif answered.tag:
+            self._out.append(message(b"C", text(answered.tag)))
         else:
             self._out.append(message(b"I"))
 
@@ -412,17 +412,18 @@ def _format(formats: list[int], place: int) -> int:
 
 def _described(columns: list[Column], formats: list[int]) -> bytes:
     parts = [struct.pack(">h", len(columns))]
-    for n, one in enumerate(columns):
-        size = values.SIZES.get(one.oid, -1)
+    for n, column in enumerate(columns):
+        size = values.SIZES.get(column.oid, -1)
         parts.append(
-            text(one.name) + struct.pack(">IhIhih", 0, 0, one.oid, size, -1, _format(formats, n))
+            text(column.name)
+            + struct.pack(">IhIhih", 0, 0, column.oid, size, -1, _format(formats, n))
         )
     return message(b"T", *parts)
 
 
-def _written(found: Answered, formats: list[int], begin: int, end: int) -> Iterable[bytes]:
+def _written(answered: Answered, formats: list[int], begin: int, end: int) -> Iterable[bytes]:
     """Return messages of some rows of an answer: one by one, or all at once."""
-    columns, rows = found.columns or [], found.rows
+    columns, rows = answered.columns or [], answered.rows
     binary = [bool(_format(formats, n)) for n in range(len(columns))]
     if isinstance(rows, Rows) and all(binary):
         whole = values.packed(columns, rows.table.slice(begin, end - begin))
@@ -439,7 +440,7 @@ def _csv(line: list[Any]) -> str:
 
 def _tabs(line: list[Any]) -> str:
     signs = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-    return "\t".join("\\N" if one is None else one.translate(signs) for one in line) + "\n"
+    return "\t".join("\\N" if cell is None else cell.translate(signs) for cell in line) + "\n"
 
 
 def _error_of(wrong: Exception) -> bytes:

@@ -30,10 +30,10 @@ LISTED = (  # types of columns and of items of lists that answers have
     known.BOOL, known.BYTEA, known.INT2, known.INT4, known.TEXT, known.INT8, known.FLOAT4,
     known.FLOAT8, known.TIMESTAMP, known.DATE, known.TIME, known.TIMESTAMPTZ, known.NUMERIC,
 )  # fmt: skip
-LISTS = {one.oid: one.array for one in LISTED}
+LISTS = {kind.oid: kind.array for kind in LISTED}
 ITEMS = {oid: item for item, oid in LISTS.items()}
-SIZES = {one.oid: one.size for one in LISTED if one.size > 0}
-BY_NAME = {name: one.oid for name, one in known.BY_NAME.items() if one in (*LISTED, known.JSON)}
+SIZES = {kind.oid: kind.size for kind in LISTED if kind.size > 0}
+BY_NAME = {name: kind.oid for name, kind in known.BY_NAME.items() if kind in (*LISTED, known.JSON)}
 NUMBERS = {BOOL: "?", INT2: "h", INT4: "i", INT8: "q", FLOAT4: "f", FLOAT8: "d"}
 EPOCH = datetime(2000, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
@@ -148,7 +148,7 @@ def as_text(value: Any, oid: int) -> str:
         shown = value.isoformat(" ").removesuffix("+00:00")
         return f"{shown}+00" if value.tzinfo else shown
     if isinstance(value, list):
-        return f"{{{','.join('NULL' if one is None else _item(one, oid) for one in value)}}}"
+        return f"{{{','.join('NULL' if element is None else _item(element, oid) for element in value)}}}"
     if isinstance(value, timedelta):
         days, rest = value.days, timedelta(seconds=value.seconds, microseconds=value.microseconds)
         return f"{f'{days} days ' if days else ''}{rest}"
@@ -192,9 +192,9 @@ def _numeric(value: Any) -> bytes:
     return head + struct.pack(f">{len(groups)}h", *groups)
 
 
-def _of_numeric(found: bytes) -> Decimal:
-    count, weight, sign, scale = struct.unpack(">hhHh", found[:8])
-    groups = struct.unpack(f">{count}h", found[8 : 8 + 2 * count])
+def _of_numeric(data: bytes) -> Decimal:
+    count, weight, sign, scale = struct.unpack(">hhHh", data[:8])
+    groups = struct.unpack(f">{count}h", data[8 : 8 + 2 * count])
     total = sum(Decimal(group).scaleb(4 * (weight - n)) for n, group in enumerate(groups))
     return Decimal(round(Decimal(-total if sign == 0x4000 else total), scale))
 
@@ -203,8 +203,8 @@ def _binary_list(value: list[Any], item: int) -> bytes:
     parts = [struct.pack(">iiIii", 1 if value else 0, None in value, item, len(value), 1)]
     if not value:
         return struct.pack(">iiI", 0, 0, item)
-    for one in value:
-        shown = written(one, item, True)
+    for element in value:
+        shown = written(element, item, True)
         parts.append(
             b"\xff\xff\xff\xff" if shown is None else struct.pack(">i", len(shown)) + shown
         )
@@ -228,26 +228,26 @@ _BINARY: dict[int, Callable[[Any], bytes]] = {
 }
 
 
-def _of_moment(found: bytes) -> datetime:
-    return EPOCH + MICROSECOND * int.from_bytes(found, signed=True)
+def _of_moment(data: bytes) -> datetime:
+    return EPOCH + MICROSECOND * int.from_bytes(data, signed=True)
 
 
 _FROM_BINARY: dict[int, Callable[[bytes], Any]] = {
-    BOOL: lambda found: found != b"\0",
+    BOOL: lambda data: data != b"\0",
     BYTEA: bytes,
-    **dict.fromkeys((INT2, INT4, INT8, OID), lambda found: int.from_bytes(found, signed=True)),
-    FLOAT4: lambda found: struct.unpack(">f", found)[0],
-    FLOAT8: lambda found: struct.unpack(">d", found)[0],
-    DATE: lambda found: EPOCH.date() + timedelta(struct.unpack(">i", found)[0]),
-    TIME: lambda found: _of_moment(found).time(),
+    **dict.fromkeys((INT2, INT4, INT8, OID), lambda data: int.from_bytes(data, signed=True)),
+    FLOAT4: lambda data: struct.unpack(">f", data)[0],
+    FLOAT8: lambda data: struct.unpack(">d", data)[0],
+    DATE: lambda data: EPOCH.date() + timedelta(struct.unpack(">i", data)[0]),
+    TIME: lambda data: _of_moment(data).time(),
     TIMESTAMP: _of_moment,
-    TIMESTAMPTZ: lambda found: _of_moment(found).replace(tzinfo=UTC),
+    TIMESTAMPTZ: lambda data: _of_moment(data).replace(tzinfo=UTC),
     NUMERIC: _of_numeric,
-    UUID: lambda found: uuid.UUID(bytes=found),
+    UUID: lambda data: uuid.UUID(bytes=data),
 }
 _FROM_TEXT: dict[int, Callable[[str], Any]] = {
-    BOOL: lambda found: found.lower() in ("t", "true", "1", "on", "yes"),
-    BYTEA: lambda found: bytes.fromhex(found.removeprefix("\\x")),
+    BOOL: lambda data: data.lower() in ("t", "true", "1", "on", "yes"),
+    BYTEA: lambda data: bytes.fromhex(data.removeprefix("\\x")),
     **dict.fromkeys((INT2, INT4, INT8, OID), int),
     FLOAT4: float,
     FLOAT8: float,
@@ -286,16 +286,16 @@ def _list_of(given: bytes, item: int, binary: bool) -> list[Any]:
     return parts
 
 
-def read(found: bytes | None, oid: int, binary: bool) -> Any:
+def read(data: bytes | None, oid: int, binary: bool) -> Any:
     """Return the value of a parameter.  Raises ValueOfClientError."""
-    if found is None:
+    if data is None:
         return None
     try:
         if oid in ITEMS:
-            return _list_of(found, ITEMS[oid], binary)
+            return _list_of(data, ITEMS[oid], binary)
         if binary and oid in _FROM_BINARY:
-            return _FROM_BINARY[oid](found)
-        shown = found.decode()
+            return _FROM_BINARY[oid](data)
+        shown = data.decode()
         return shown if binary else _FROM_TEXT.get(oid, str)(shown)
     except (ValueError, struct.error, ArithmeticError, OverflowError, ProtocolError):
-        raise ValueOfClientError(f"{found[:40]!r} does not fit the type {oid}") from None
+        raise ValueOfClientError(f"{data[:40]!r} does not fit the type {oid}") from None

@@ -176,7 +176,7 @@ def change_batches(
     express it.
     """
     latest = max(
-        (one for one in (old, new) if name in one), key=lambda one: one.version, default=None
+        (side for side in (old, new) if name in side), key=lambda side: side.version, default=None
     )
     if latest is not None:
         for kinds, words in kinds_of_changes(old, new, name, updates):
@@ -213,10 +213,10 @@ def _batches(
     computed: pa.Array | None,
 ) -> Iterator[pa.RecordBatch]:
     is_feed = schema.fields[-len(FEED) :] == [*FEED]
-    wanted = schema.fields[: -len(FEED)] if is_feed else schema.fields
+    fields = schema.fields[: -len(FEED)] if is_feed else schema.fields
     by_name = {column.name: column for column in relation.schema.columns}
-    columns = [by_name[field.name] for field in wanted if field.name in by_name]
-    if spark_schema(columns).fields != wanted:
+    columns = [by_name[field.name] for field in fields if field.name in by_name]
+    if spark_schema(columns).fields != fields:
         raise _made_anew(relation.name, commit.version)
     n, more = len(kinds), list[pa.Array]()
     if is_feed:
@@ -315,9 +315,9 @@ class ChangeFeedReader(DataSourceReader):
         yield from feed_batches(partition.commits, self._options, self._schema)
 
 
-def runs(commits: Sequence[Commit], wanted: int) -> Iterator[Commits]:
-    """Yield at most `wanted` runs of commits; an empty one if there are none."""
-    each = max(1, -(-len(commits) // wanted))
+def runs(commits: Sequence[Commit], count: int) -> Iterator[Commits]:
+    """Yield at most `count` runs of commits; an empty one if there are none."""
+    each = max(1, -(-len(commits) // count))
     yield from (Commits([*commits[at : at + each]]) for at in range(0, max(1, len(commits)), each))
 
 

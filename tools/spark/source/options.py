@@ -64,11 +64,11 @@ class Options:
 
     def one_of(self, name: str, default: str, values: Iterable[str]) -> str:
         """Return one of some words, case-insensitive. Raises OptionsError."""
-        found = {value.lower(): value for value in values}
+        known = {value.lower(): value for value in values}
         given = (self.text(name) or default).lower()
-        if given not in found:
-            raise OptionsError(f"{name}={self.text(name)!r}: one of {', '.join(found.values())}")
-        return found[given]
+        if given not in known:
+            raise OptionsError(f"{name}={self.text(name)!r}: one of {', '.join(known.values())}")
+        return known[given]
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return true or false. Raises OptionsError."""
@@ -139,9 +139,9 @@ def version_requested(store: Store, options: Options) -> int:
         raise VersionError(f"no retained version of branch {branch!r} is as old as {when}")
     if when is None and given is None:
         return newest_of(store, branch)
-    wanted = when or (int(given) if given and given.strip().isdecimal() else given)
-    assert wanted is not None
-    with store.at(wanted) as snapshot:
+    version = when or (int(given) if given and given.strip().isdecimal() else given)
+    assert version is not None
+    with store.at(version) as snapshot:
         return snapshot.version
 
 

@@ -92,8 +92,8 @@ class RelationReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return key ranges that together cover what is read."""
         with store_at(self._path) as store, held(store, self._version) as snapshot:
-            wanted = self._options.number("numPartitions", least=1)
-            return [*parts_of(self._relation(snapshot), Walk(store._handle.mapping), wanted)]
+            number = self._options.number("numPartitions", least=1)
+            return [*parts_of(self._relation(snapshot), Walk(store._handle.mapping), number)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, in batches."""
@@ -121,10 +121,10 @@ class RelationReader(DataSourceReader):
         return relation if low is None and high is None else relation.range(low or (), high or ())
 
 
-def parts_of(relation: Relation, walk: Walk, wanted: int | None) -> Iterator[Part]:
-    """Yield at most `wanted` partitions of a relation, or a number that fits its rows."""
+def parts_of(relation: Relation, walk: Walk, number: int | None) -> Iterator[Part]:
+    """Yield at most `number` partitions of a relation, or a number that fits its rows."""
     suggested = min(PARTITIONS_MAX, -(-relation.tree.count // PARTITION_ROWS))
-    ranges = key_ranges(relation, walk, wanted or suggested)
+    ranges = key_ranges(relation, walk, number or suggested)
     yield from map(Part, ranges or (None,))
 
 
@@ -186,7 +186,7 @@ def batches_of(
     """
     if words.shape[1]:
         arrays = [
-            snapshot.decode(column.type, one) for column, one in zip(columns, words, strict=True)
+            snapshot.decode(column.type, word) for column, word in zip(columns, words, strict=True)
         ]
         yield from spark_batches([*arrays, *more], schema)
 

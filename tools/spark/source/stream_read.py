@@ -151,16 +151,16 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         relation, its parts.
         """
         self._verify(start)
-        wanted = self._options.number("numPartitions", least=1)
+        number = self._options.number("numPartitions", least=1)
         if start["version"] != NOTHING:
             commits = [one for one in self._commits(start, end["version"]) if self._changes_in(one)]
-            return [*runs(commits, wanted or PARTITIONS)]
+            return [*runs(commits, number or PARTITIONS)]
         with held(self._opened(), end["version"]) as snapshot:
             commit = Commit(NOTHING, snapshot.version, snapshot.timestamp)
             walk = Walk(self._opened()._handle.mapping)
             return [
                 Beginning(part.range, commit)
-                for part in parts_of(snapshot[self._name], walk, wanted)
+                for part in parts_of(snapshot[self._name], walk, number)
             ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -230,7 +230,9 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises VersionError.
         """
         self._verify(start)
-        newest = min(one for one in (end, self._last, self._newest()) if one is not None)
+        newest = min(
+            version for version in (end, self._last, self._newest()) if version is not None
+        )
         commits = commits_after(self._opened(), start["version"], newest, self._options)
         for commit in commits:
             self._hold(commit.before)

@@ -120,7 +120,7 @@ def stored_type(field: T.StructField) -> Type:
         remedy = "texts are compared by their bytes: collate it UTF8_BINARY first"
         raise SchemaError(f"column {field.name!r} is {kind.simpleString()}: {remedy}")
     if type(kind) not in STORED:
-        remedy = next(REMEDIES[one] for one in type(kind).__mro__ if one in REMEDIES)
+        remedy = next(REMEDIES[class_] for class_ in type(kind).__mro__ if class_ in REMEDIES)
         raise SchemaError(
             f"column {field.name!r} is {kind.simpleString()}, which no column is: {remedy}"
         )

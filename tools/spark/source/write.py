@@ -89,8 +89,8 @@ def record_applied(txn: Transaction, relation: str, job: Job) -> None:
 
 
 def _recorded(txn: Transaction) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = json.loads(txn.catalog.properties.get(PROPERTY, "{}"))
-    return found
+    recorded: dict[str, dict[str, int]] = json.loads(txn.catalog.properties.get(PROPERTY, "{}"))
+    return recorded
 
 
 INSERT, UPSERT, DELETE, OVERWRITE = "insert", "upsert", "delete", "overwrite"
@@ -129,9 +129,15 @@ def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
         _compare(relation, there, schema, options.names("key"), operation)
     elif operation == DELETE:
         raise MissingError(f"{path} has no relation {relation!r} to delete from")
-    wanted = there or stored_schema(schema, options.names("key"))
+    layout = there or stored_schema(schema, options.names("key"))
     return Target(
-        path, relation, branch, OVERWRITE if overwrite else operation, wanted, timeout, staging
+        path,
+        relation,
+        branch,
+        OVERWRITE if overwrite else operation,
+        layout,
+        timeout,
+        staging,
     )
 
 
@@ -219,10 +225,10 @@ def _fits(field: StructField, column: Column) -> None:
             cast(Any, _NoTexts),
         )
     except WordError:
-        given, wanted = field.dataType.simpleString(), spark_type(column.type).simpleString()
+        given, stored = field.dataType.simpleString(), spark_type(column.type).simpleString()
         raise SchemaError(
             f"column {field.name!r} is {given}, and the relation's is {column.type}: "
-            f"cast it to {wanted}"
+            f"cast it to {stored}"
         ) from None
 
 
