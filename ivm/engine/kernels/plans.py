@@ -212,12 +212,10 @@ def match(pages, flushing, schedule, working, probing, p):
 
     False if Python has to do it: then nothing has changed.
     """
-    plan, queues, composed, room = (
-        schedule.plans[p],
-        flushing.queues,
-        probing.composing.found,
-        working.matching,
-    )
+    plan = schedule.plans[p]
+    queues = flushing.queues
+    composed = probing.composing.found
+    room = working.matching
     some = working.spans[: plan[SOURCES_END] - plan[SOURCES]]
     room.tally[SHORT] = 0
     if has_large(plan, schedule.sources, queues):
@@ -228,10 +226,8 @@ def match(pages, flushing, schedule, working, probing, p):
     indices = plan[INDICES_END] - plan[INDICES]
     trees = working.versions[: 6 * indices].reshape((2, indices, 3))
     place(plan, schedule.indices, working.before, queues.trees, trees)
-    words, sensed = (
-        schedule.static[plan[PROBES] : plan[PROBES_END]],
-        schedule.sensed[plan[SENSED] : plan[SENSED_END]],
-    )
+    words = schedule.static[plan[PROBES] : plan[PROBES_END]]
+    sensed = schedule.sensed[plan[SENSED] : plan[SENSED_END]]
     branches = Branches(queues.deltas.reshape(queues.deltas.size), some, working.actions)
     matched = Matched(words, sensed, queues.trees)
     n = match_at(
@@ -329,12 +325,10 @@ def branches_of(
 
     Returns how many, or BROKEN for too many or a corrupt page.
     """
-    actions, rows, n, key = (
-        queues.deltas[t, 0],
-        queues.deltas[t, 1:],
-        queues.tallies[t, CHANGES],
-        working.key,
-    )
+    actions = queues.deltas[t, 0]
+    rows = queues.deltas[t, 1:]
+    n = queues.tallies[t, CHANGES]
+    key = working.key
     if begin + n > actions.shape[0]:
         return BROKEN
     found = 0
@@ -377,11 +371,9 @@ def place(plan: Words, indices: Words, old: Table, new: Table, versions: Tables)
     for i in range(versions.shape[1]):
         of = indices[plan[INDICES] + i]
         for v, tree in enumerate((old[of], new[of])):
-            versions[v, i, ROOT], versions[v, i, HEIGHT], versions[v, i, KEYS] = (
-                tree[ROOT],
-                tree[HEIGHT],
-                tree[KEYS],
-            )
+            versions[v, i, ROOT] = tree[ROOT]
+            versions[v, i, HEIGHT] = tree[HEIGHT]
+            versions[v, i, KEYS] = tree[KEYS]
 
 
 @kernel

@@ -113,10 +113,9 @@ def run_steps(
         remember(queues.trees, working.before)
         forget_counts(working)
     composing = Composing(room.reordering.order, room.reordering.fresh, composed)
-    flushing, probing = (
-        Flushing(accounts, queues, room, apply),
-        Probing(run, found, composing, probe),
-    )
+    flushing = Flushing(accounts, queues, room, apply)
+    probing = Probing(run, found, composing, probe)
+    states = States(pages, queues, schedule.folds, schedule.copies, working.states)
     for s in range(begin, schedule.steps.shape[0]):
         of = schedule.steps[s, OF]
         if schedule.steps[s, KIND] == FLUSH:
@@ -126,25 +125,17 @@ def run_steps(
             if not scan(pages, queues, schedule, working, composed, of):
                 return s
         elif schedule.steps[s, KIND] == FOLD:
-            if not follow_state(
-                States(pages, queues, schedule.folds, schedule.copies, working.states), of
-            ):
+            if not follow_state(states, of):
                 return s
         elif schedule.steps[s, KIND] == CUT:
-            if not leave_out(
-                States(pages, queues, schedule.folds, schedule.copies, working.states), of
-            ):
+            if not leave_out(states, of):
                 return s
         elif schedule.steps[s, KIND] == RECUR:
             if not recur(pages, flushing, schedule, working, probing, of):
                 return s
         elif schedule.steps[s, KIND] == RANGED:
-            ranged = Ranged(pages, working.before, queues, schedule.ranges[of], schedule.copies)
-            n = follow_range(ranged, working.ranges)
-            if n == BROKEN:
+            if not run_range(pages, queues, schedule, working, of):
                 return s
-            if n > 0 or changes_of_range(queues, ranged.span):
-                working.operations[schedule.plans.shape[0] + of] = n
         elif schedule.steps[s, KIND] == CHECK:
             working.conflicts[0] += count_conflicts(pages, queues, schedule, working, of)
         elif schedule.steps[s, KIND] == MATCH:
@@ -155,6 +146,16 @@ def run_steps(
     if is_cheap(working) and working.conflicts[0] == 0:
         finish_commit(pages, accounts, queues)
     return schedule.steps.shape[0]
+
+
+@kernel
+def run_range(pages, queues, schedule, working, of):
+    """Follow the changes that a range reads; return whether it could be followed."""
+    ranged = Ranged(pages, working.before, queues, schedule.ranges[of], schedule.copies)
+    n = follow_range(ranged, working.ranges)
+    if n > 0 or (n != BROKEN and changes_of_range(queues, ranged.span)):
+        working.operations[schedule.plans.shape[0] + of] = n
+    return n != BROKEN
 
 
 @kernel

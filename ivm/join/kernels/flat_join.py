@@ -117,44 +117,21 @@ def run_flat(
 
     Return 1, or 0 for a count that does not fit a word.
     """
-    data, place, plan, state, steps, cursors = (
-        tries.data,
-        tries.place,
-        run.plan,
-        run.state,
-        run.steps,
-        run.cursors,
-    )
-    scratch, counts, rows, codes, room = (
-        run.scratch,
-        tables.counts,
-        output.rows,
-        output.codes,
-        output.room,
-    )
+    plan, state, steps, cursors = run.plan, run.state, run.steps, run.cursors
+    scratch, counts = run.scratch, tables.counts
     last, level = plan[LEVELS] - 1, state[LEVEL]
     empty_buffers(plan, state)
     while level >= 0:
         if state[PHASE] == ENTER:
-            if state[OPENS] + state[NEXTS] >= state[PAUSE] or crowded(plan, state, rows, room):
+            if state[OPENS] + state[NEXTS] >= state[PAUSE] or crowded(
+                plan, state, output.rows, output.room
+            ):
                 break
             gather(tries, run, tables, rows_of_bits, output, level)
             state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH
         if state[PHASE] == MATCHED:
-            if steps[level, FORETELLS] and not foretell(
-                steps[level, FORETELLS],
-                data,
-                place,
-                plan,
-                state,
-                steps,
-                cursors,
-                scratch,
-                codes,
-                rows,
-                room,
-                level,
-            ):
+            address = steps[level, FORETELLS]
+            if address and not foretell(address, tries, run, output, level):
                 break
             if not collect(steps, scratch, counts[level], level):
                 return 0
@@ -172,7 +149,7 @@ def run_flat(
             if steps[level, COLLECTS] < level:
                 steps[level, TIMES] = counts[level, x - steps[level, COUNT_LOW]]
                 counts[level, x - steps[level, COUNT_LOW]] = 0
-            bind(data, place, plan, state, steps, cursors, level, x)
+            bind(tries, run, level, x)
             level += 1
             state[PHASE] = ENTER
             continue
@@ -236,16 +213,8 @@ def emit_slice(
 @kernel
 def gather(tries, run, tables, rows_of_bits, output, level):
     """Compute the candidates of a level: the keys within its bounds that all its slices share."""
-    data, place, plan, state, steps, cursors = (
-        tries.data,
-        tries.place,
-        run.plan,
-        run.state,
-        run.steps,
-        run.cursors,
-    )
-    scratch, codes, rows = run.scratch, output.codes, output.rows
-    grounds, numbers, bits = rows_of_bits.grounds, rows_of_bits.numbers, rows_of_bits.bits
+    data, plan, state, steps = tries.data, run.plan, run.state, run.steps
+    cursors, scratch = run.cursors, run.scratch
     set_bounds(plan, state, level)
     base = steps[level, BASE]
     steps[level, NEXT] = steps[level, STOP] = base
@@ -253,83 +222,40 @@ def gather(tries, run, tables, rows_of_bits, output, level):
     if low > high:
         return
     if steps[level, RECORDS]:
-        n = leapfrog(
-            steps[level, RECORDS],
-            data,
-            place,
-            plan,
-            state,
-            steps,
-            cursors,
-            scratch,
-            bits,
-            codes,
-            rows,
-            level,
-        )
+        n = leapfrog(steps[level, RECORDS], tries, run, rows_of_bits.bits, output, level)
     else:
         n = -1
-        if grounds[level, OVERLAYS]:
-            n = overlay(
-                grounds[level, OVERLAYS],
-                data,
-                plan,
-                state,
-                steps,
-                cursors,
-                scratch,
-                grounds[level],
-                numbers,
-                bits,
-                level,
-                low,
-                high,
-            )
+        address = rows_of_bits.grounds[level, OVERLAYS]
+        if address:
+            n = overlay(address, data, run, rows_of_bits, level, low, high)
         if n < 0:
             n = meet(data, plan, state, steps, cursors, scratch, tables.marks, level, low, high)
         state[OPENS] += plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level]
         state[NEXTS] += n
         if steps[level, CERTIFIES]:
-            certify(
-                steps[level, CERTIFIES],
-                data,
-                plan,
-                state,
-                steps[level],
-                cursors,
-                scratch,
-                codes,
-                rows,
-                level,
-            )
+            certify(steps[level, CERTIFIES], data, run, output, level)
     n = unequal(plan, state, scratch, level, base, n)
     state[state[VALUES_MET] + level] += n
     steps[level, STOP] = base + n
     rewind(plan, cursors, level)
 
 
-@on_demand(Words, Words, Words, Table, Table, Words, Words, Words, Words, int, int, int)
-def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, level, low, high):
+@on_demand(Words, FlatRun, BitRows, int, int, int)
+def overlay(data, run, rows_of_bits, level, low, high):
     """Compute candidates by bitmaps over the universe of a level.  Return how many; -1 if the
     bitmaps do not fit.
     """
+    plan, state, steps, cursors, scratch = run
+    grounds, numbers, bits = rows_of_bits
+    ground = grounds[level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     stamp = steps[ground[CHANGER], STAMP]
     if abs(ground[LAID]) != stamp:
         clear(ground, scratch, numbers, bits)
         listed = ground[LISTED]
+        parts = ground[STAYING]
         n = share(
-            data,
-            plan,
-            state,
-            cursors,
-            scratch,
-            start,
-            stop,
-            ground[STAYING],
-            WORD_MIN,
-            WORD_MAX,
-            listed,
+            data, plan, state, cursors, scratch, start, stop, parts, WORD_MIN, WORD_MAX, listed
         )
         ground[LAID] = stamp if lay(ground, scratch, numbers, n) else -stamp
     if ground[LAID] < 0:

@@ -159,8 +159,10 @@ class FlatOutput(NamedTuple):
 
 
 @kernel
-def bind(data, place, plan, state, steps, cursors, level, x):
+def bind(tries, run, level, x):
     """Bind a candidate, and move the atoms that have further depths to the slice below it."""
+    data, place = tries
+    plan, state, steps, cursors, _ = run
     state[state[BINDING] + level] = x
     steps[level, STAMP] += 1
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):

@@ -60,6 +60,9 @@ from ivm.join.kernels.flat_layout import (
     STOP,
     TAIL,
     TRIED,
+    FlatOutput,
+    FlatRun,
+    FlatTries,
     bind,
     onward,
 )
@@ -85,7 +88,6 @@ from pagestore.compiled import (
     WORD_MAX,
     WORD_MIN,
     Table,
-    Tables,
     Words,
     code_of,
     inlined,
@@ -95,11 +97,13 @@ from pagestore.compiled import (
 )
 
 
-@on_demand(Words, Table, Words, Words, Table, Table, Words, Words, Tables, Tables, int)
-def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level):
+@on_demand(FlatTries, FlatRun, Words, FlatOutput, int)
+def leapfrog(tries, run, bits, output, level):
     """Compute candidates by leapfrogging, and write its operations as trace rows.  Return how
     many candidates.
     """
+    data, place = tries
+    plan, state, steps, cursors, scratch = run
     step = steps[level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     n = 0
@@ -113,7 +117,7 @@ def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, row
         o = place_of(plan, p)
         state[SEEKS] += cursors[o, NOTED]
         s, at = plan[plan[SENSOR] + o], notes(step, p - start)
-        leave(plan, state, codes, rows, s, scratch, at, step, cursors[o, NOTED])
+        leave(plan, state, output.codes, output.rows, s, scratch, at, step, cursors[o, NOTED])
     return n
 
 
@@ -334,36 +338,35 @@ def leap(data, i, i_last, x, scratch, step, cursors, k, o):
     return i
 
 
-@on_demand(Words, Words, Words, Words, Table, Words, Tables, Tables, int)
-def certify(data, plan, state, step, cursors, scratch, codes, rows, level):
+@on_demand(Words, FlatRun, FlatOutput, int)
+def certify(data, run, output, level):
     """Call `certificate`; compiled on demand."""
-    return certificate(data, plan, state, step, cursors, scratch, codes, rows, level)
+    return certificate(data, run, output, level)
 
 
-@on_demand(Words, Table, Words, Words, Table, Table, Words, Tables, Tables, int, int)
-def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, room, level):
+@on_demand(FlatTries, FlatRun, FlatOutput, int)
+def foretell(tries, run, output, level):
     """Write the next level's trace rows under each candidate before collecting.  Return False if
     the buffer is full.
     """
+    plan, state, steps, _, scratch = run
     bounded = plan[plan[BOUND_START] + level + 1] < plan[plan[BOUND_START] + level + 2]
     set_bounds(plan, state, level + 1)
     while steps[level, NEXT] < steps[level, STOP]:
-        if crowded(plan, state, rows, room):
+        if crowded(plan, state, output.rows, output.room):
             return False
-        bind(data, place, plan, state, steps, cursors, level, scratch[steps[level, NEXT]])
+        bind(tries, run, level, scratch[steps[level, NEXT]])
         steps[level, NEXT] += 1
         if bounded:
             set_bounds(plan, state, level + 1)
         if state[state[LOW] + level + 1] <= state[state[HIGH] + level + 1]:
-            certificate(
-                data, plan, state, steps[level + 1], cursors, scratch, codes, rows, level + 1
-            )
+            certificate(tries.data, run, output, level + 1)
     steps[level, NEXT] = steps[level, BASE]
     return True
 
 
 @inlined
-def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
+def certificate(data, run, output, level):
     """Write trace rows that prove which candidates a level has, each for fewer keys than
     `granularity`.
 
@@ -378,12 +381,13 @@ def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
     iterator moves at most twice between two moves of another, so up to 2 * `granularity` moves may
     begin in a row. Return the number of these keys, 0 if one row is enough.
     """
+    plan, state, cursors = run.plan, run.state, run.cursors
     low, high = state[state[LOW] + level], state[state[HIGH] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     if stop == start + 1:  # a single part is sensitive over the whole range
         i, i_end = cuts(data, plan, cursors, start, low, high)
         s = plan[plan[SENSOR] + place_of(plan, start)]
-        certified(data, plan, state, step, scratch, codes, rows, s, low, high, i, i_end)
+        certified(data, run, output, level, s, low, high, i, i_end)
         return i_end - i
     late = early = shortest = start
     first, last, length = WORD_MIN, WORD_MAX, WORD_MAX
@@ -403,20 +407,8 @@ def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
     for p in range(start, stop):
         a = low if p == late else begin
         b = high if p == early else min(first, high) if p == late and begin > end else end
-        certified(
-            data,
-            plan,
-            state,
-            step,
-            scratch,
-            codes,
-            rows,
-            plan[plan[SENSOR] + place_of(plan, p)],
-            a,
-            b,
-            i,
-            i_end,
-        )
+        s = plan[plan[SENSOR] + place_of(plan, p)]
+        certified(data, run, output, level, s, a, b, i, i_end)
     return i_end - i
 
 
@@ -432,7 +424,7 @@ def cuts(data: Words, plan: Words, cursors: Table, p: int, low: int, high: int):
 
 
 @kernel
-def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
+def certified(data, run, output, level, s, a, b, i, i_end):
     """Write trace rows that cover [a, b] for a part, cut after every granularity - 1 of the keys
     data[i:i_end].
 
@@ -440,6 +432,8 @@ def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
     """
     if s < 0 or a > b:
         return
+    plan, state, steps, _, scratch = run
+    step = steps[level]
     shared, n = plan[GRANULARITY] - 1, step[NOTES]
     scratch[n] = a
     i += shared - 1
@@ -449,7 +443,8 @@ def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
         scratch[n] = data[i] + 1
         i += shared
     scratch[n + step[ROOM]] = b
-    leave(plan, state, codes, rows, s, scratch, step[NOTES], step, n + 1 - step[NOTES])
+    at, count = step[NOTES], n + 1 - step[NOTES]
+    leave(plan, state, output.codes, output.rows, s, scratch, at, step, count)
 
 
 @kernel

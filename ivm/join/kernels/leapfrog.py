@@ -457,12 +457,10 @@ def merge(state: Words, level: int, runs: Table, out: Table):
     """
     a_slice, b_slice = state[RUNS], state[RUNS] + SLICE
     a_run, b_run = runs[0], runs[1]
-    i, i_end, j, j_end = (
-        state[a_slice + AT_KEY],
-        state[a_slice + STOP],
-        state[b_slice + AT_KEY],
-        state[b_slice + STOP],
-    )
+    i = state[a_slice + AT_KEY]
+    i_end = state[a_slice + STOP]
+    j = state[b_slice + AT_KEY]
+    j_end = state[b_slice + STOP]
     n = start = state[EMITTED]
     seeks = behind = before = 0
     if a_run[i] < b_run[j]:  # usually one slice starts far after the other
