@@ -103,29 +103,12 @@ def open(
     if retain is not None:
         retain_number(retain)
     path = local_path(path)
+    file = _file_of(path, mode, PAGE_SIZE_DEFAULT if page_size is None else page_size, create)
     if path == IN_MEMORY:
-        if mode == "r" or not create:
-            raise ValueError('a store in memory is new: open it with mode="rw" and create=True')
-        file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         sync, exclusive = "off", True  # there is no disk, and nobody else
-    else:
-        if mode == "rw" and create:
-            _make(path, PAGE_SIZE_DEFAULT if page_size is None else page_size)
-        file = _opened(path, mode)
     threads = threads or os.cpu_count() or 1
-    store = Store(
-        Handle(
-            file,
-            mode,
-            sync,
-            page_size,
-            threads=threads,
-            timeout=timeout,
-            exclusive=exclusive,
-            gather=gather,
-        ),
-        branch,
-    )
+    handle = Handle(file, mode, sync, page_size, threads, timeout, exclusive, gather)
+    store = Store(handle, branch)
     try:
         store._handle.branch_id(branch)
     except BaseException:
@@ -151,20 +134,18 @@ def _refuse_misfit(mode: str, sync: str, threads: int | None, **seconds: float) 
             raise ValueError(f"{name}={given!r}: a number of seconds, 0 or more")
 
 
-def _make(path: str | os.PathLike[str], page_size: int) -> None:
-    """Create an empty store, unless the file has content."""
-    if not os.path.exists(path):
-        try:
+def _file_of(path: str, mode: Mode, page_size: int, create: bool) -> File:
+    """Open the file of a store; with `create`, make one without relations unless it has content."""
+    if path == IN_MEMORY:
+        if mode == "r" or not create:
+            raise ValueError('a store in memory is new: open it with mode="rw" and create=True')
+        return MemoryFile(empty_store(page_size))
+    try:
+        if mode == "rw" and create and not os.path.exists(path):
             with suppress(FileExistsError):
                 File.create(path, empty_store(page_size))
-        except FileNotFoundError as error:
-            raise _no_store(error) from None
-    elif os.path.isfile(path) and not os.path.getsize(path):
-        File.fill(path, empty_store(page_size))
-
-
-def _opened(path: str | os.PathLike[str], mode: str) -> File:
-    try:
+        elif mode == "rw" and create and os.path.isfile(path) and not os.path.getsize(path):
+            File.fill(path, empty_store(page_size))
         return File(path, mode == "rw")
     except FileNotFoundError as error:
         raise _no_store(error) from None

@@ -6,6 +6,7 @@ import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from operator import add
 from typing import Any
 
@@ -26,14 +27,16 @@ from pagestore.storage.kernels.record import (
 )
 from pagestore.storage.mapping import NO_RUN, Mapping, Run, run_pages
 from pagestore.storage.meta import NUMBER_END
-from pagestore.storage.pager import Pager
+from pagestore.storage.pager import STORE_LINEAGE, Pager
 from pagestore.storage.records import (
     FREE,
     RecordReader,
     WordList,
     empty_list,
     put_text,
+    rows,
     to_word_list,
+    word_list,
 )
 
 TREE_END = 1 << 32  # above every tree number, which has 32 bits in a page's type word
@@ -216,11 +219,9 @@ class RecordRoom:
         """Record used pages in the free list, and write a record with the resulting free pages.
         Raises OSError.
         """
-        space, file, page_words = (
-            pager.free_list,
-            pager.mapping.file,
-            pager.mapping.pages.page_words,
-        )
+        space = pager.free_list
+        file = pager.mapping.file
+        page_words = pager.mapping.pages.page_words
         freed, used, lists, place = space.to_count(used)
         n, said = run_pages(run.words, page_words), record.gather_arguments()
         room, arena, ids = self._of(run.words, n * page_words, n)
@@ -258,6 +259,15 @@ def time_now(after: int = -1) -> int:
     """Microseconds since 1970 by the clock, but later than `after` and before TIME_END."""
     now = time.time_ns() // 1000
     return now if after < now < TIME_END else min(max(now, after + 1), TIME_END - 1)
+
+
+def divide(dead: WordList, newest: int, freed: WordList) -> WordList:
+    """Return the rows of a dead list that versions up to `newest` need; the pages of the others
+    are added to `freed`.
+    """
+    needed = [birth <= newest or lineage != STORE_LINEAGE for lineage, _, birth in rows(dead, 3)]
+    freed.extend(page for keep, page in zip(needed, dead[1::3], strict=True) if not keep)
+    return word_list(*compress(rows(dead, 3), needed))
 
 
 def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:

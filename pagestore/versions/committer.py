@@ -38,7 +38,7 @@ from pagestore.storage.kernels.write import FD
 from pagestore.storage.mapping import FULL, Mapping, Run, extents_of
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, sync_all
 from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager, Work
-from pagestore.storage.records import CATALOG, WordList, empty_list, rows, word_list
+from pagestore.storage.records import CATALOG, WordList, empty_list, word_list
 from pagestore.storage.records import SETTINGS as SETTINGS_RUN
 from pagestore.trees.edit import EditQueues
 from pagestore.trees.tree import Spec, Tree
@@ -48,6 +48,7 @@ from pagestore.versions.commit_record import (
     Commit,
     RecordRoom,
     checksum_of,
+    divide,
     free_pages_of,
     lie_within,
     time_now,
@@ -88,8 +89,17 @@ class Interrupted(Exception):
 class Committer:
     """The writer's half of a store: free space, and the sequence of commits."""
 
-    # what is shown to other processes, if these share syncs (sync_modes.py)
-    shared: SharedSyncs | None = None
+    shared: SharedSyncs | None = None  # with other processes, if these share syncs (sync_modes.py)
+    offers: Offers | None = None  # of other processes, if syncs are shared
+    series: UnreadCommits | None = None  # the commits that `state` lacks, if there are any
+    prepared: object = None  # what the newest transaction was of, if a series may follow
+    poison: BaseException | None = None
+    failure: BaseException | None = None  # of writing a slot: what that leads to may be lost
+    made = durable = 0  # commits made here, and those of them that are durable
+    completed = 0  # times that commits were made durable
+    next_sequence = 0  # the least sequence of a commit
+    is_pager_current = False  # whether the pager's free pages are those of the last commit
+    _look = 0.0  # when to check next that the file is in its place
 
     def __init__(
         self,
@@ -109,56 +119,35 @@ class Committer:
         Other processes are told by `synced` of durable commits, if they may commit between two
         transactions. Before a sync, commits of other threads are waited for `gather` seconds.
         """
+        self.mapping, self.state, self.sync = mapping, state, sync
+        self.locks, self.threads = locks, threads
         self._synced, self.file_lock, self._gather = synced, file_lock, gather
-        self.offers: Offers | None = None  # of other processes, if syncs are shared
-        locked = file_lock is None or file_lock.held
+        self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
         # its lock is held while commits are made durable; never taken with `lock` held
         self.syncs = SyncQueue()
-        # what writing a slot failed with: what it leads to may be lost
-        self.failure: BaseException | None = None
-        # times that commits were made durable, and the least sequence of a commit
-        self.completed = self.next_sequence = 0
-        # commits made, and those of them that are durable, as they were counted here
-        self.made = self.durable = 0
-        # whether the next record says which pages may reach the disk after its slot
-        self.lists = sync == "commit"
-        # of the slot
-        self._slotted, self.slot_sequence, self.slot_version = (
-            state,
-            state.sequence,
-            state.last_version,
-        )
-        self.series: UnreadCommits | None = None  # the commits that `state` lacks, if there are any
-        # what the newest transaction was of, and its version, if a series may follow
-        self.prepared: object = None
-        self.interrupted = Interrupted("a commit was interrupted")
-        self.group: list[np.ndarray] = []  # pages of commits that no slot leads to
-        self.mapping, self.state, self.sync, self.locks, self.threads = (
-            mapping,
-            state,
-            sync,
-            locks,
-            threads,
-        )
-        self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
-        # pages: enough for dropping versions, mostly
-        self.reserve = 32 + 16_000 // mapping.pages.page_words
         # held while something changes what will be committed, or commits it
         self.lock = thread_lock()
-        self.poison: BaseException | None = None
+        # whether the next record says which pages may reach the disk after its slot
+        self.lists = sync == "commit"
+        # pages: enough for dropping versions, mostly
+        self.reserve = 32 + 16_000 // mapping.pages.page_words
+        # of the newest slot
+        self._slotted = state
+        self.slot_sequence, self.slot_version = state.sequence, state.last_version
+        # the state in both slots, if the store was closed cleanly
+        self._closed = state if meta.clean else None
+        self.interrupted = Interrupted("a commit was interrupted")
+        self.group: list[np.ndarray] = []  # pages of commits that no slot leads to
         self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
-        self._room_of_records = RecordRoom()
         # of relations
         self.queues: dict[Spec, EditQueues] | None = (
             {} if mapping.file.page_writer[FD] >= 0 else None
         )
+        self._room_of_records = RecordRoom()
         self._short_room = KernelCommitBuffers(mapping.pages.page_words)
-        self._look = 0.0  # when to check next that the file is in its place
-        # the state in both slots, if the store was closed cleanly
-        self._closed = state if meta.clean else None
-        self.is_ready = locked  # whether the state was read while no other process could write
-        self.is_pager_current = False  # whether the pager's free pages are those of the last commit
-        if locked:
+        # whether the state was read while no other process could write
+        self.is_ready = file_lock is None or file_lock.held
+        if self.is_ready:
             self._open_pager()
         else:
             self.pager = Pager(mapping, FreeList(state.commit.top), threads, Work(self.lock))
@@ -181,15 +170,10 @@ class Committer:
         with self.lock:
             before, made = self.state.commit, self.made
             same = before.checkpoint == state.commit.checkpoint and state.sequence > before.sequence
-            self.is_pager_current, self.is_ready = (
-                self.is_pager_current and self.is_ready and same,
-                False,
-            )
-            self._closed, self._slotted, self.format = (
-                state if meta.clean else None,
-                state,
-                meta.format,
-            )
+            self.is_pager_current = self.is_pager_current and self.is_ready and same
+            self.is_ready = False
+            self._closed = state if meta.clean else None
+            self._slotted, self.format = state, meta.format
             slot = newest.slot if newest else meta
             self.slot_sequence, self.slot_version = slot.sequence, slot.version
             if self.is_pager_current:
@@ -302,12 +286,8 @@ class Committer:
         if self._gather:
             time.sleep(self._gather)
         with self.lock:
-            state, made, space, going = (
-                self.state,
-                self.made,
-                self.pager.free_list,
-                self.locks.going,
-            )
+            state, made, space = self.state, self.made, self.pager.free_list
+            going = self.locks.going
             series, format_, self.format = self.series, self.format, FORMAT
             freed, self.group = len(space.pending), []
             sequence, version = series.newest if series else (state.sequence, state.last_version)
@@ -319,12 +299,8 @@ class Committer:
             self.next_sequence = sequence + 1
         self._sync_slot(slot, sequence, format_)
         with self.lock:
-            self._slotted, self.durable, self.slot_sequence, self.slot_version = (
-                state,
-                made,
-                sequence,
-                version,
-            )
+            self._slotted, self.durable = state, made
+            self.slot_sequence, self.slot_version = sequence, version
             self.completed += 1
             space.reuse_pending(freed)
             if going:
@@ -415,11 +391,8 @@ class Committer:
         if short:
             short.discard()
         state, branch, trees = self.state, draft.branch, draft.trees
-        parent, version, catalog = (
-            state.heads[branch].version,
-            state.last_version + 1,
-            self._write_catalog(draft),
-        )
+        parent, version = state.heads[branch].version, state.last_version + 1
+        catalog = self._write_catalog(draft)
         timestamp, system = time_now(state.commit.timestamp), state.system
         if [*map(trees.get, TEXT_TREES)] != [*map(system.get, TEXT_TREES)]:
             system = {**system, **{number: trees[number] for number in TEXT_TREES}}
@@ -593,7 +566,9 @@ class Committer:
             record.settings = (
                 state.commit.settings if same else self._write_settings(settings, freed)
             )
-            record.dead = self._dead_rows(versions, freed)
+            record.dead, newest = pager.retired, versions.newest(self.mapping.pages)
+            if newest != state.last_version:  # that was dropped with its branch
+                record.dead = divide(pager.retired, newest, freed)
             if freed:
                 space.free(freed)
             record.checkpoint = state.commit.checkpoint
@@ -684,24 +659,6 @@ class Committer:
             assert entry is not None
             dead = self._dead[version] = Commit.read_dead(self.mapping, entry.run, version)
         return dead
-
-    def _dead_rows(self, versions: VersionTable, freed: WordList) -> DeadList:
-        """Return the pages that this commit replaced, but free those that no version needs any
-        more.
-
-        The latter exist only after the newest version was dropped with its branch.
-        """
-        newest, dead = versions.newest(self.mapping.pages), self.pager.retired
-        if newest == self.state.last_version:
-            return dead
-        freed.extend(
-            page
-            for lineage, page, birth in rows(dead, 3)
-            if birth > newest and lineage == STORE_LINEAGE
-        )
-        return word_list(
-            *(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE)
-        )
 
     def _write_catalog(self, draft: Draft) -> Catalog:
         """Write the catalog if it changed; return the current one."""

@@ -57,11 +57,11 @@ class Handle:
         mode: str = "rw",
         sync: str = "full",
         page_size: int | None = None,
-        searched: bool = False,
         threads: int = 1,
         timeout: float = 0.0,
         exclusive: bool = False,
         gather: float = 0.0,
+        searched: bool = False,
     ) -> None:
         """Open as `pagestore.open` does; if `searched`, look for the newest commit in every page."""
         self.file, self.mode, self.sync, self.threads = file, mode, sync, threads

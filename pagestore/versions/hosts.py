@@ -248,9 +248,7 @@ def _refuse_changed(txn: WorkingTrees, dependants: Dependants) -> None:
             )
 
 
-def _has_changed(
-    txn: WorkingTrees, dependants: Dependants, name: str, host: Host | None = None
-) -> bool:
+def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | None = None) -> bool:
     """Return whether a relation's records changed.
 
     Raises DependantsError if it was dropped or replaced, and that matters.
@@ -272,12 +270,12 @@ def _has_changed(
             raise DependantsError(f"{why}; nothing is changed")
         return info is not None
     what = (
-        f"{dependants.host} depends on it{_kept(dependants)}"
-        if name in dependants.reads
-        else f"it belongs to {dependants.host}"
+        f"{one.host} depends on it{_kept(one)}"
+        if name in one.reads
+        else f"it belongs to {one.host}"
     )
     raise DependantsError(
-        f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {dependants.release}"
+        f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {one.release}"
     )
 
 

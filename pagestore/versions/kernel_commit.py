@@ -208,12 +208,8 @@ def lay_out(
     If it is `listed`, the record lists the pages written. `checked` are numbers of trees among
     those edited; if one of them changes, the kernel writes no record.
     """
-    versions, space, before, pages = (
-        state.versions,
-        pager.free_list,
-        state.commit,
-        pager.mapping.pages,
-    )
+    versions, space, before = state.versions, pager.free_list, state.commit
+    pages = pager.mapping.pages
     if (
         before.administrative
         or before.version != state.heads[draft.branch].version

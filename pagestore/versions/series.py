@@ -114,6 +114,16 @@ class Short(NamedTuple):
 class Series:
     """Commits of the edits in some queues, by one handle, which holds the writer's lock for each."""
 
+    _under_way = False  # whether a commit is, or was broken off
+    _grouped = 0  # the first version of the commits that no slot leads to
+    _spent = _at = 0  # pages used of those at hand, since the pager was told, and in all
+    _look = 0
+    _pool = _written = (
+        NO_PAGES  # at hand; of a checkpoint that the next commit is the first to have
+    )
+    _freed = NONE_FREED
+    _accounts: PageAccounts | None = None  # what the kernel takes, until pages or lists change
+
     def __init__(
         self, committer: Committer, subject: object, short: Short, trees: Mapping[int, Tree]
     ) -> None:
@@ -123,21 +133,12 @@ class Series:
         `subject` says what the edits are of. Raises OSError if the disk is full.
         """
         queues, self._group, self._checked, self._call, more, self._done, self._words_of = short
-        state, pager, page_words = (
-            committer.state,
-            committer.pager,
-            committer.mapping.pages.page_words,
-        )
-        record, self._words = state.commit, page_words - HEADER
+        state, page_words = committer.state, committer.mapping.pages.page_words
+        self._committer, self._pager = committer, committer.pager
+        self._file, self._words = committer.mapping.file, page_words - HEADER
+        self.queues, self.subject = queues, subject
+        self._record = record = state.commit  # keeps memory that kernels see
         self.made = Made(state.sequence, state.last_version, state.run.page, record.timestamp)
-        self._committer, self._pager, self._file, self.queues = (
-            committer,
-            pager,
-            committer.mapping.file,
-            queues,
-        )
-        self.subject = subject
-        self._record = record  # keeps memory that kernels see
         self._lay_out_lists(state, len(queues.numbers))
         self._keys = queues.keys(self._group)
         changing = [trees[number] for number in queues.numbers]
@@ -146,43 +147,31 @@ class Series:
         )
         # what the kernel takes after pages and accounts, each time
         self._given = arrays, working, apply, *more
-        self._state = np.zeros(FINISH_WORDS, np.int64)
-        self._state[READY], self._state[SINCE], self._state[LISTED] = (
-            1,
-            NO_ORIGIN,
-            committer.sync == "commit",
-        )
-        self._state[ROOT_ROWS] = len(record.roots) // 4
+        self._lay_out_slot(committer.meta(record, state.run, clean=False).pack())
         self._extents = np.zeros(2 * (GROUP_EXTENTS + PAGES_MAX), np.int64)
-        self._written = NO_PAGES  # those of a checkpoint that the next commit is the first to have
         self._used, self._room = np.zeros(1 + PAGES_MAX, np.int64), np.zeros(self._words, np.int64)
         self._arena, self._record_id = np.zeros(page_words, np.int64), np.zeros(1, np.int64)
-        self.slot = np.frombuffer(
-            bytearray(committer.meta(record, state.run, clean=False).pack()), np.int64
-        )
-        self.slot[SLOT_WORDS] = self._words
-        self._views = Views(*map(memoryview, (self._state, self._taken, self._retired)))  # type: ignore[arg-type]
-        self._slot = memoryview(self.slot).cast("B")  # type: ignore[arg-type]
-        self._body, self._crc = self._slot[: -WORD // 2], self._slot[-WORD // 2 :].cast("I")
         retain, old = state.settings.retain, state.versions.tree.count
-        self._drops, self._retain, self._most = (
-            retain != RETAIN_ALL and not old,
-            retain,
-            RECENT_MAX + 1,
-        )
+        self._drops, self._retain = retain != RETAIN_ALL and not old, retain
+        self._most = RECENT_MAX + 1
         if retain != RETAIN_ALL:
             self._most = min(self._most, retain + batch_of(retain) - 1 - old)
         self.dead: dict[int, bytes] = {}  # the words of each version's dead list
         self._dropped: set[int] = set()  # the versions that the next commit drops
-        self._under_way = False  # whether a commit is, or was broken off
-        self._grouped = 0  # the first version of the commits that no slot leads to
-        # pages used of those at hand, since the pager was told, and in all
-        self._spent = self._at = self._look = 0
-        self._pool, self._freed = NO_PAGES, NONE_FREED
-        # what the kernel takes, until pages at hand or lists change
-        self._accounts: PageAccounts | None = None
         self._supply()
         self._continue_group()
+
+    def _lay_out_slot(self, slot: bytes) -> None:
+        """Lay out the meta slot of the next commit, and the state that its kernel continues from."""
+        self._state = np.zeros(FINISH_WORDS, np.int64)
+        self._state[[READY, SINCE]] = 1, NO_ORIGIN
+        self._state[LISTED] = self._committer.sync == "commit"
+        self._state[ROOT_ROWS] = len(self._record.roots) // 4
+        self._views = Views(*map(memoryview, (self._state, self._taken, self._retired)))  # type: ignore[arg-type]
+        self.slot = np.frombuffer(bytearray(slot), np.int64)
+        self.slot[SLOT_WORDS] = self._words
+        self._slot = memoryview(self.slot).cast("B")  # type: ignore[arg-type]
+        self._body, self._crc = self._slot[: -WORD // 2], self._slot[-WORD // 2 :].cast("I")
 
     def _lay_out_lists(self, state: StoreState, trees: int) -> None:
         """Lay out the words of the next record, and the lists that change with each."""
@@ -307,10 +296,8 @@ class Series:
         ):
             return
         self._under_way = True
-        sequence, now = (
-            max(committer.slot_sequence + 1, committer.next_sequence),
-            time.time_ns() // 1000,
-        )
+        sequence = max(committer.slot_sequence + 1, committer.next_sequence)
+        now = time.time_ns() // 1000
         if not made.timestamp < now < TIME_END:
             now = time_now(made.timestamp)
         if committer.sync != "off" or now >= self._look:
@@ -434,12 +421,10 @@ class Series:
                 committer.locks.unlock(self._dropped)
         else:
             self._join_group(used)
-        self._dropped, self._written, self._under_way, committer.poison = (
-            set(),
-            NO_PAGES,
-            False,
-            None,
-        )
+        self._dropped = set()
+        self._written = NO_PAGES
+        self._under_way = False
+        committer.poison = None
 
     def _join_group(self, used: np.ndarray) -> None:
         """Add a commit to those that no slot leads to: with sync="commit", later ones list it."""

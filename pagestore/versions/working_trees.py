@@ -342,12 +342,10 @@ class WorkingTrees:
         If the transaction ends inside, so does the savepoint.
         """
         self._flush_all()
-        trees, catalog, next_tree, edited = (
-            dict(self._trees),
-            self._catalog,
-            self._next_tree,
-            self._edited,
-        )
+        trees = dict(self._trees)
+        catalog = self._catalog
+        next_tree = self._next_tree
+        edited = self._edited
         before = catalog.copy()
         next_id, added = self.dictionary.next_id, dict(self.dictionary.added)
         mark = self.pager.mark()
