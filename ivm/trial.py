@@ -1,17 +1,22 @@
-"""Edits of a workspace that are never made, or not yet: trials and previews, and those that an
-asynchronous program collects.
+"""Edits of a workspace: those of a text, those that are never made, or not yet (trials and
+previews), and those that an asynchronous program collects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ivm.engine.engine import Engine
-from ivm.errors import UnknownViewError
+from ivm.errors import EditError, UnknownViewError
+from ivm.lang.ir import Edit
+from ivm.lang.program import DerivedEdit, Program
 from ivm.memory import allowing
 from ivm.names import is_helper, wide_names
+from ivm.rules.compile import compile
 from ivm.rules.installed import Installed
+from ivm.rules.relations import Relations
 from ivm.rules.stored import built_sizes
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Sql, Transaction
@@ -24,6 +29,27 @@ if TYPE_CHECKING:
 
 
 Edits = str | Callable[[Transaction], Any]
+
+
+def edits_in(text: str, source: Any, rules: Installed) -> Program:
+    """Parse edits over a version or a transaction.  Raises RuleError, EditError for a text
+    of anything else.
+    """
+    part = compile(text, rules.program, "exec", Relations(source), hinting=True)
+    if part.rules or len(part.predicates) > len(part.stored):
+        raise EditError("exec runs edits only; install declarations and rules, query questions")
+    return part
+
+
+def add_edits(part: Program, txn: Transaction, ask: Callable[[Program], pa.Table]) -> None:
+    """Add edits of a text to a transaction; `ask` answers the questions of those with bodies."""
+    for _, alike in groupby(part.edits, type):
+        edits = [*alike]
+        txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
+        for edit in edits:
+            if isinstance(edit, DerivedEdit) and (rows := ask(edit.query)):
+                named = rows.rename_columns([*edit.columns])
+                {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, named)
 
 
 class Preview(NamedTuple):
@@ -76,10 +102,10 @@ class Trial(Transaction):
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view with the edits so far.  Raises UnknownViewError."""
         self.follow()
-        found = read(self.sketch, name)
-        if found is None:
+        relation = read(self.sketch, name)
+        if relation is None:
             self._installed.predicate(name, self.sketch)  # raises an error that lists what exists
-        return self.sketch[name] if found is None else found
+        return self.sketch[name] if relation is None else relation
 
     def changes(self, name: str) -> pa.Table:
         """Return what the edits change in a relation or view: its columns, and `_change_type`.

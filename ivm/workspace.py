@@ -17,7 +17,6 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
@@ -40,8 +39,8 @@ from ivm.errors import (
 )
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install_part, uninstall_part, warn
-from ivm.lang.ir import ROPE, Edit, Predicate
-from ivm.lang.program import DerivedEdit, Program
+from ivm.lang.ir import ROPE, Predicate
+from ivm.lang.program import Program
 from ivm.lang.types import has_ids
 from ivm.memory import allowing, within_memory, within_seconds
 from ivm.names import CATALOG, moment_of, names_of, stored_as
@@ -51,17 +50,17 @@ from ivm.prepared import PreparedEdits, ask
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.rules.account import Account
-from ivm.rules.compile import Given, compile
+from ivm.rules.compile import Given
 from ivm.rules.constraints import violated
 from ivm.rules.installed import PLAIN, Installed, InstallOptions, Limits, Options
-from ivm.rules.relations import Relations, declarations_of
+from ivm.rules.relations import declarations_of
 from ivm.rules.steps import rules_below
 from ivm.rules.stored import HOST, KnownRules, built_sizes, save
 from ivm.sql.prepared.cache import Asked
 from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Sessions, Transaction
-from ivm.trial import CollectedEdits, Edits, Preview, Trial
+from ivm.trial import CollectedEdits, Edits, Preview, Trial, add_edits, edits_in
 from ivm.ways.match import distance, trace_of
 from ivm.ways.rope import ConcatRope, texts_of
 from ivm.why.operations import Operation, operations
@@ -84,6 +83,7 @@ from pagestore.host import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     from ivm.sql.prepared.statement import PreparedStatement, PreparedTransaction
@@ -976,9 +976,9 @@ class Workspace:
         RuleError, EditError, MaintainError.
         """
         with self.store.snapshot(branch) as snap:
-            part = self._edits_of(text, snap)
+            part = edits_in(text, snap, self.rules_of(snap))
         with self.transaction(branch=branch) as txn:
-            self._edit(txn, part, branch)
+            add_edits(part, txn, partial(self._ask_at, branch))
             return txn.commit()
 
     def preview(self, edits: Edits, branch: str | None = None) -> Preview:
@@ -1027,35 +1027,14 @@ class Workspace:
         if callable(edits):
             edits(txn)
         else:
-            self._edit(txn, self._edits_of(edits, txn.inner), txn.inner.base.version)
+            part = edits_in(edits, txn.inner, self.rules_of(txn.inner))
+            add_edits(part, txn, partial(self._ask_at, txn.inner.base.version))
 
-    def _edits_of(self, text: str, source: Any) -> Program:
-        """Parse edits over a version or a transaction.  Raises RuleError, EditError for a text
-        of anything else.
-        """
-        part = compile(text, self.rules_of(source).program, "exec", Relations(source), hinting=True)
-        if part.rules or len(part.predicates) > len(part.stored):
-            raise EditError("exec runs edits only; install declarations and rules, query questions")
-        return part
-
-    def _edit(self, txn: Transaction, part: Program, before: int | str | None) -> None:
-        """Add edits of a text, of which those with bodies read the version `before`."""
-        for _, alike in groupby(part.edits, type):
-            edits = [*alike]
-            txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
-            for edit in edits:
-                if isinstance(edit, DerivedEdit):
-                    self._edit_from_rule(txn, edit, before)
-
-    def _edit_from_rule(
-        self, txn: Transaction, edit: DerivedEdit, before: int | str | None
-    ) -> None:
-        with self.store.sketch(before) as sketch:
-            found = answer(
-                sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads
-            )
-        if rows := found.to_arrow().rename_columns([*edit.columns]):
-            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
+    def _ask_at(self, version: int | str | None, query: Program) -> pa.Table:
+        """Answer the question of an edit with a body."""
+        with self.store.sketch(version) as sketch:
+            understood = understand(sketch, self.rules_of(sketch), query)
+            return answer(sketch, understood, self.threads).to_arrow()
 
     def insert(self, name: str, rows: Any) -> int:
         """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as
