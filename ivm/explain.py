@@ -163,8 +163,8 @@ def _with_parts(lines: list[str], installed: Installed) -> list[str]:
     return [line if line.startswith("  helpers") else named.sub(_part, line) for line in lines]
 
 
-def _part(found: re.Match[str]) -> str:
-    return shown_part(found[0])
+def _part(match: re.Match[str]) -> str:
+    return shown_part(match[0])
 
 
 def _for_people(lines: list[str]) -> str:
@@ -370,14 +370,14 @@ def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
     )
     ranks = [np.empty(0, np.int64)]
     ranks += [batch[-1] for batch in read_batches(snap.pages, snap.tree(name))]
-    found, counts = np.unique(np.concatenate(ranks), return_counts=True)
+    ranks_seen, counts = np.unique(np.concatenate(ranks), return_counts=True)
     shown = [
         f"{rank}: {n:,}"
-        for rank, n in zip(found[:RANKS].tolist(), counts[:RANKS].tolist(), strict=True)
+        for rank, n in zip(ranks_seen[:RANKS].tolist(), counts[:RANKS].tolist(), strict=True)
     ]
     rest = (
-        [f"{len(found) - RANKS:,} more up to {found[-1]:,}: {counts[RANKS:].sum():,}"]
-        if len(found) > RANKS
+        [f"{len(ranks_seen) - RANKS:,} more up to {ranks_seen[-1]:,}: {counts[RANKS:].sum():,}"]
+        if len(ranks_seen) > RANKS
         else []
     )
     return [

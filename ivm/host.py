@@ -96,19 +96,19 @@ class RuleHost:
         read its rules.
         """
         try:
-            found = dependants_of(load(txn, str(txn.base.catalog.properties[PROPERTY])))
+            dependants_now = dependants_of(load(txn, str(txn.base.catalog.properties[PROPERTY])))
         except IvmError:
             return None
-        return found if found.reads or found.keeps else None
+        return dependants_now if dependants_now.reads or dependants_now.keeps else None
 
     def texts(self, snapshot: Snapshot) -> set[str]:
         """Return the texts among the constants of a version's rules. Raises RuleError, IvmError."""
         saved = saved_rules(snapshot)
         if saved != self._texts[0]:
-            found = (
+            blocks = (
                 const.value for rule in load(snapshot).rules for const in constants(rule.definition)
             )
-            self._texts = saved, {value for value in found if isinstance(value, str)}
+            self._texts = saved, {value for value in blocks if isinstance(value, str)}
         return self._texts[1]
 
     def refusal(self, txn: Transaction, name: str) -> str | None:
@@ -146,7 +146,7 @@ class RuleHost:
             return None
         from ivm.sql.beside.merges import merged_catalog
 
-        return merged_catalog(txn, *(json.loads(one or "{}") for one in (base, theirs, ours)))
+        return merged_catalog(txn, *(json.loads(text or "{}") for text in (base, theirs, ours)))
 
     def default(self, source: Any, name: str, column: str) -> Any:
         """Return the value of a DEFAULT of SQL; None if there is none, or it is computed."""
@@ -181,11 +181,11 @@ class RuleHost:
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
         """Return the violations in the newest version of each branch (check/check.py)."""
-        found = []
+        faults = []
         for branch in store.branches:
             with store.sketch(branch) as sketch:
-                found += check(sketch, load(sketch), progress)
-        return found
+                faults += check(sketch, load(sketch), progress)
+        return faults
 
 
 def _demands(said: Iterable[Mapping[str, Any]], name: str) -> bool:
@@ -236,10 +236,10 @@ def _refit(
     """Bring views up to date with relations whose columns are no longer those declared; return
     what `carry` returns.
     """
-    watched = {rules.whole(name) for one in same_branch for name in one.subscriptions}
+    watched = {rules.whole(name) for maintainer in same_branch for name in maintainer.subscriptions}
     done = refit(txn, rules, watched, before)
     note_erased(done.engine, watched, done.changes)
-    notified = [one for one in same_branch if one.store.owns(txn, here=True)]
+    notified = [maintainer for maintainer in same_branch if maintainer.store.owns(txn, here=True)]
     return partial(_notify_all, notified, done.engine, done.evaluated, done.changes)
 
 
@@ -251,8 +251,8 @@ def _notify_all(
 ) -> None:
     """Tell every workspace of a commit, even if telling one of them fails."""
     with ExitStack() as stack:
-        for one in notified:
-            stack.callback(one.committed, engine, evaluated, changes)
+        for maintainer in notified:
+            stack.callback(maintainer.committed, engine, evaluated, changes)
 
 
 def record_dependants_everywhere(store: Store, rules: KnownRules) -> None:

@@ -105,7 +105,7 @@ def install_part(
             program = parsed(given, name)
             names = names_in(program)
             blocks = rules.concerned(name, names)
-            if any(isinstance(one, Change) for one in program.statements):
+            if any(isinstance(statement, Change) for statement in program.statements):
                 blocks |= rules.needed((), names)
             return install(txn, rules.part(txn, blocks), name, given, *how)
     return install(txn, known.of(txn), name, given, *how)
@@ -203,18 +203,18 @@ def compiled(
     """Compile texts as if they were installed one after the other; return their errors and
     warnings, by name.
     """
-    found: list[tuple[str, RuleError | UninstallError | RuleWarning]] = []
+    findings: list[tuple[str, RuleError | UninstallError | RuleWarning]] = []
     for name, text in texts.items():
         try:
             before = _with_block(sketch, before, name, text, PLAIN)[0]
         except (RuleError, UninstallError) as error:
-            found.append((name, error))
+            findings.append((name, error))
             continue
-        found += [
+        findings += [
             (name, warning)
             for warning in next(b.part.warnings for b in before.blocks if b.name == name)
         ]
-    return found
+    return findings
 
 
 def _with_block(
@@ -263,25 +263,25 @@ def _options_of(block: Block) -> Options:
 
 def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
     """Return the blocks that read a block's predicates, directly or through others, in order."""
-    found, names = list[Block](), {*block.part.predicates}
-    for one in before.blocks:
-        if one is not block and names.intersection(
-            chain.from_iterable(rule.reads for rule in one.rules)
+    blocks, names = list[Block](), {*block.part.predicates}
+    for other in before.blocks:
+        if other is not block and names.intersection(
+            chain.from_iterable(rule.reads for rule in other.rules)
         ):
-            found.append(one)
-            names |= one.part.predicates.keys()
-    return tuple(found)
+            blocks.append(other)
+            names |= other.part.predicates.keys()
+    return tuple(blocks)
 
 
 def _refuse_circle(error: UnknownPredicateError, name: str, above: Iterable[Block]) -> None:
     """Raise RecursionRefusedError if the new rules read predicates of blocks that read the
     replaced block.
     """
-    for one in above:
-        if (read := error.name) in one.part.predicates:
+    for other in above:
+        if (read := error.name) in other.part.predicates:
             raise RecursionRefusedError(
                 error.where,
-                f"{read} is of block `{one.name}`, which reads block `{name}`: put the rules of "
+                f"{read} is of block `{other.name}`, which reads block `{name}`: put the rules of "
                 "both into one block",
             )
 
@@ -289,7 +289,7 @@ def _refuse_circle(error: UnknownPredicateError, name: str, above: Iterable[Bloc
 def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
     """Raise UninstallError if other blocks read predicates that the new rules do not define."""
     gone = {name for name in block.part.predicates if declared_name(name) not in part.predicates}
-    lost = readers(gone, [rule.definition for one in above for rule in one.rules])
+    lost = readers(gone, [rule.definition for other in above for rule in other.rules])
     if lost:
         uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in lost.items())
         raise UninstallError(
@@ -322,7 +322,7 @@ def _restore_scans(txn: StoreTransaction, scans: Mapping[str, Iterable[str]]) ->
 
 def _has_form(before: Installed, after: Installed, name: str) -> bool:
     """Return whether a predicate still exists, with columns of the same types."""
-    then, now = (one.program.predicates.get(one.whole(name)) for one in (before, after))
+    then, now = (rules.program.predicates.get(rules.whole(name)) for rules in (before, after))
     if then is now:
         return then is not None
     return then is not None and now is not None and now.stored_types == then.stored_types
@@ -550,9 +550,9 @@ def _handed_over(before: Installed, block: Block, gone: Container[str]) -> Insta
                     f"{name} is read by block `{one.name}`: uninstall that block first, or keep "
                     f"the relation"
                 )
-            own = dict(blocks[block.name].part.predicates)
-            del own[name]
-            blocks[block.name] = _with_predicates(blocks[block.name], own)
+            predicates = dict(blocks[block.name].part.predicates)
+            del predicates[name]
+            blocks[block.name] = _with_predicates(blocks[block.name], predicates)
             heir = _with_predicates(
                 blocks[one.name], {**blocks[one.name].part.predicates, name: predicate}
             )

@@ -156,8 +156,8 @@ class MemoryUse:
         if self.rows:
             refuse_stopped()  # between two batches
         if FILLING.isEnabledFor(logging.DEBUG):
-            found = self.rows + rows
-            FILLING.debug("%s", f"{found:,} row{'s' * (found != 1)}", extra={"rows": found})
+            total = self.rows + rows
+            FILLING.debug("%s", f"{total:,} row{'s' * (total != 1)}", extra={"rows": total})
         with self._lock:
             self.rows += rows
             self.size += size
@@ -227,9 +227,9 @@ class Sink(Generic[T]):
         with self._lock:
             self._held += more
 
-    def is_due(self, own: int) -> bool:
-        """Return whether a thread that holds `own` bytes gives them."""
-        return self._exceeds(self._held) and self._exceeds(self._least * own)
+    def is_due(self, size: int) -> bool:
+        """Return whether a thread that holds `size` bytes gives them."""
+        return self._exceeds(self._held) and self._exceeds(self._least * size)
 
 
 class Held(Generic[T]):
@@ -404,7 +404,7 @@ def _folders(groups: str, root: Path) -> list[tuple[Path, tuple[str, str, str]]]
     """Return the folders of control groups, given what the system says of a process, and which
     files limit memory.
     """
-    found = list[tuple[Path, tuple[str, str, str]]]()
+    folders = list[tuple[Path, tuple[str, str, str]]]()
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
@@ -417,10 +417,10 @@ def _folders(groups: str, root: Path) -> list[tuple[Path, tuple[str, str, str]]]
             continue
         for one in dict.fromkeys(roots):
             group = one / path.lstrip("/")
-            found += (
+            folders += (
                 (folder, names) for folder in (group, *group.parents) if folder.is_relative_to(one)
             )
-    return found
+    return folders
 
 
 def _group(folder: Path, most: str, taken: str, files: str) -> Iterator[Limit]:

@@ -76,8 +76,8 @@ def moment_of(source: Any) -> datetime | None:
 
 def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return what SQL says of its tables, by name, in a version's properties."""
-    found: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}").get("tables", {})
-    return found
+    tables: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}").get("tables", {})
+    return tables
 
 
 def wide_names(source: Any) -> list[str]:

@@ -78,14 +78,14 @@ class PreparedEdits(PreparedSeries):
         """Return edits of a function in words; None for insertions unless it is one, whose key
         has no other value.
         """
-        found = words.of(edits)
-        if not found or all(action != INSERT for action, _ in found):
-            return found
-        _, row = found[0]
-        if len(found) > 1 or len(row) <= keys:
+        words_of = words.of(edits)
+        if not words_of or all(action != INSERT for action, _ in words_of):
+            return words_of
+        _, row = words_of[0]
+        if len(words_of) > 1 or len(row) <= keys:
             return None
         there = short.queues.found(self._handle.mapping.pages, short.group, row[:keys])
-        return found if there is None or there == row[keys:] else None
+        return words_of if there is None or there == row[keys:] else None
 
 
 def _edit(name: str, txn: Transaction, action: str, rows: list[tuple[Any, ...]]) -> None:

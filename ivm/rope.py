@@ -72,12 +72,12 @@ def concats_of(source: Snapshot | Transaction) -> Mapping[str, Fold]:
     saved = saved_rules(source)
     if saved is None:
         return {}
-    found = _known.get(saved)
-    if found is None:
+    concats = _known.get(saved)
+    if concats is None:
         if len(_known) >= KNOWN_MAX:
             _known.clear()
-        found = _known[saved] = _concats(saved, source) if search(r"concat\s*\(", saved) else {}
-    return found
+        concats = _known[saved] = _concats(saved, source) if search(r"concat\s*\(", saved) else {}
+    return concats
 
 
 _known: dict[str, dict[str, Fold]] = {}  # a cache by the saved rules

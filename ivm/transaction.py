@@ -347,15 +347,15 @@ class Transaction:
         name, keys = relation.name, len(relation.schema.key)
         with undone(self._txn):
             self._apply_for([name])
-            found = [*find()]
-        for words in found:
+            batches = [*find()]
+        for words in batches:
             bag = relation.info.bag
             self._add(
                 name,
                 ERASE,
                 _once(words) if bag else np.concatenate([words[:keys], 0 * words[keys:]]),
             )
-        return sum(words.shape[1] for words in found)
+        return sum(words.shape[1] for words in batches)
 
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows, replacing the values of a function's keys. Raises EditError, ClosedError."""
@@ -566,10 +566,8 @@ class Transaction:
         return table[0], table[1:]
 
     def _conflict(self, name: str, row: np.ndarray, other: np.ndarray) -> FunctionConflictError:
-        keys, types = (
-            len(row) - len(other),
-            [str(column.type) for column in self._txn[name].schema.stored],
-        )
+        keys = len(row) - len(other)
+        types = [str(column.type) for column in self._txn[name].schema.stored]
         shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(types)]
         before = [
             self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(types[keys:])
@@ -590,7 +588,7 @@ class Marks:
 
     def knows(self, name: str) -> bool:
         """Return whether a savepoint has a name."""
-        return any(own == name for own, _ in self._open)
+        return any(known == name for known, _ in self._open)
 
     def set(self, name: str, savepoint: AbstractContextManager[None]) -> None:
         """Begin a savepoint; of several of one name the newest counts."""

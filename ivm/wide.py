@@ -82,10 +82,10 @@ class Wide(Frames):
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table. O(rows)."""
-        found = side_by_side(
+        table = side_by_side(
             [relation.to_arrow() for relation in self.relations], self.keys, self.weighs
         )
-        return as_shown(repeated(found) if self.weighs else found, self.types)
+        return as_shown(repeated(table) if self.weighs else table, self.types)
 
     @property
     def as_stored(self) -> Wide:
@@ -110,7 +110,7 @@ class Wide(Frames):
         ]
         kept = np.minimum(old.counts, new.counts) * np.logical_and.reduce(alike)
         erased, inserted = (
-            np.repeat(np.arange(len(kept)), one.counts - kept) for one in (old, new)
+            np.repeat(np.arange(len(kept)), side.counts - kept) for side in (old, new)
         )
         rows = pa.concat_tables([self._shown(old.words, erased), self._shown(new.words, inserted)])
         kinds = of_texts(["delete"] * len(erased) + ["insert"] * len(inserted))
@@ -139,8 +139,8 @@ class Wide(Frames):
             pa.Table.from_batches(relation.record_batches(part[:, places]), relation.schema.arrow)
             for relation, part in zip(self.relations, words, strict=True)
         ]
-        found = side_by_side(tables, self.keys, self.weighs)
-        return as_shown(found.drop_columns([MULTIPLICITY]) if self.weighs else found, self.types)
+        table = side_by_side(tables, self.keys, self.weighs)
+        return as_shown(table.drop_columns([MULTIPLICITY]) if self.weighs else table, self.types)
 
     def __repr__(self) -> str:
         return printable(f"<view {self.name}: {len(self)} rows in {len(self.relations)} relations>")
@@ -182,11 +182,11 @@ def side_by_side(tables: list[pa.Table], keys: int, weighs: bool) -> pa.Table:
     result.
     """
     last = [table.num_columns - weighs for table in tables]
-    found = tables[0].select(list(range(keys, last[0])))
+    joined = tables[0].select(list(range(keys, last[0])))
     for table, end in zip(tables[1:], last[1:], strict=True):
         for place in range(keys, end):
-            found = found.append_column(table.field(place), table.column(place))
-    return found.append_column(MULTIPLICITY, tables[0].column(last[0])) if weighs else found
+            joined = joined.append_column(table.field(place), table.column(place))
+    return joined.append_column(MULTIPLICITY, tables[0].column(last[0])) if weighs else joined
 
 
 def read(source: Any, name: str) -> Any:
@@ -199,7 +199,7 @@ def read(source: Any, name: str) -> Any:
     if not kept.get("wide"):
         return None
     types = [type_ for _, type_, _ in kept["columns"]]
-    return Wide(name, [source[one] for one in kept["wide"]], kept["keys"], kept["weighs"], types)
+    return Wide(name, [source[part] for part in kept["wide"]], kept["keys"], kept["weighs"], types)
 
 
 def forget(txn: Any, name: str) -> None:
@@ -271,11 +271,11 @@ def with_wide(sketch: EphemeralTransaction, changes: Mapping[str, pa.Table]) -> 
     views made anew all rows.
     """
     kept = kept_views(sketch)
-    found = {name: table for name, table in changes.items() if not is_helper(name, kept)}
+    changes_shown = {name: table for name, table in changes.items() if not is_helper(name, kept)}
     for name in wide_names(sketch):
         table = changed_in(sketch, name)
-        found[name] = as_inserted(read(sketch, name).to_arrow()) if table is None else table
-    return {name: table for name, table in found.items() if table.num_rows}
+        changes_shown[name] = as_inserted(read(sketch, name).to_arrow()) if table is None else table
+    return {name: table for name, table in changes_shown.items() if table.num_rows}
 
 
 def statement_of(text: str) -> str | None:
@@ -320,15 +320,15 @@ def members(type_: str) -> list[tuple[str, str]]:
             parts[-1].append(token)
     if kind != "STRUCT":
         return [("", "".join(part).strip()) for part in parts]
-    found = []
+    fields = []
     for part in parts:
         tokens = TOKEN.findall("".join(part).strip())
         if tokens[0].startswith('"'):
-            found.append((tokens[0][1:-1].replace('""', '"'), "".join(tokens[1:]).strip()))
+            fields.append((tokens[0][1:-1].replace('""', '"'), "".join(tokens[1:]).strip()))
         else:
-            name, _, own = "".join(tokens).partition(" ")
-            found.append((name, own))
-    return found
+            name, _, field_type = "".join(tokens).partition(" ")
+            fields.append((name, field_type))
+    return fields
 
 
 def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
@@ -346,8 +346,8 @@ def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
         elif (
             plain := {MOMENT: pa.timestamp("us"), "BLOB": pa.string()}.get(type_)
         ) and plain == table.schema.types[place]:  # a constant: rules have no such ones
-            wanted = pa.timestamp("us", "UTC") if type_ == MOMENT else pa.binary()
-            column = table.column(place).cast(wanted)
+            kind = pa.timestamp("us", "UTC") if type_ == MOMENT else pa.binary()
+            column = table.column(place).cast(kind)
             table = table.set_column(place, table.field(place).name, column)
     return table
 
@@ -366,28 +366,28 @@ def _ends(values: list[Any]) -> np.ndarray:
     return np.cumsum([0, *(len(value or ()) for value in values)], dtype=np.int32)
 
 
-def _plain(values: list[Any], wanted: pa.DataType) -> pa.Array:
+def _plain(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Return values of JSON that are neither lists nor objects as an array of a type."""
     import pyarrow as pa
 
     kinds = {*map(type, values)} - {type(None)}
     if not kinds:
-        return pa.nulls(len(values), wanted)
-    if pa.types.is_time(wanted):
+        return pa.nulls(len(values), kind)
+    if pa.types.is_time(kind):
         return pa.array(
-            [None if value is None else time.fromisoformat(value) for value in values], wanted
+            [None if value is None else time.fromisoformat(value) for value in values], kind
         )
-    name = "float64" if float in kinds or pa.types.is_floating(wanted) else JSON[kinds.pop()]
-    if pa.types.is_uint64(wanted):
+    name = "float64" if float in kinds or pa.types.is_floating(kind) else JSON[kinds.pop()]
+    if pa.types.is_uint64(kind):
         name = "uint64"
-    found = typed(Column("value", Type(name, nullable=True)), values)
-    if pa.types.is_timestamp(wanted) and wanted.tz:  # in lists, moments have no zone written
-        found = found.cast(pa.timestamp("us"))
+    array = typed(Column("value", Type(name, nullable=True)), values)
+    if pa.types.is_timestamp(kind) and kind.tz:  # in lists, moments have no zone written
+        array = array.cast(pa.timestamp("us"))
     try:
-        return found.cast(wanted)
+        return array.cast(kind)
     except pa.ArrowInvalid:
         raise IvmError(
-            f"a list, struct or map has a number beyond its type, {wanted}: CAST it AS BIGINT"
+            f"a list, struct or map has a number beyond its type, {kind}: CAST it AS BIGINT"
         ) from None
 
 
@@ -445,9 +445,9 @@ def _intervals(column: pa.ChunkedArray, _: str) -> pa.Array:
     """Return intervals of whole days and a rest, as the difference of two timestamps has them."""
     import pyarrow as pa
 
-    found, day = column.combine_chunks(), 86_400_000_000
-    there = flags_of(found.is_valid())
-    micros = numbers_of(found, np.int64) * there
+    days, day = column.combine_chunks(), 86_400_000_000
+    there = flags_of(days.is_valid())
+    micros = numbers_of(days, np.int64) * there
     rows = np.zeros(len(micros), [("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
     rows["days"] = np.fix(micros / day)
     rows["nanoseconds"] = (micros - rows["days"] * np.int64(day)) * 1000

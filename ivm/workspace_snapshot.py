@@ -40,8 +40,8 @@ class WorkspaceSnapshot:
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view as of that version.  Raises UnknownViewError."""
         try:
-            found = read(self.snapshot, whole(self.snapshot, name))
-            return self.snapshot[name] if found is None else found
+            relation = read(self.snapshot, whole(self.snapshot, name))
+            return self.snapshot[name] if relation is None else relation
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
 
@@ -88,11 +88,11 @@ def workspace_html(snap: Snapshot, predicates: Mapping[str, Predicate]) -> str:
     rows = [
         (
             name,
-            "relation" if one.extensional else "view",
+            "relation" if predicate.extensional else "view",
             snap[name].schema,
             f"{len(snap[whole(snap, name)]):,}",
         )
-        for name, one in predicates.items()
+        for name, predicate in predicates.items()
         if name in snap
     ]
     return html_table(

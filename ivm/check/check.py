@@ -190,20 +190,20 @@ def check(
         *_check_dependants(sketch, installed),
         *_check_constraints(sketch, installed),
         *(
-            found
+            violation
             for name in installed.layouts
-            for found in _check_predicate(sketch, installed, name, progress)
+            for violation in _check_predicate(sketch, installed, name, progress)
         ),
         *(
-            found
+            violation
             for rule in installed.rules
-            for found in _check_sensitivity(sketch, rule, progress)
+            for violation in _check_sensitivity(sketch, rule, progress)
         ),
         *(
-            found
+            violation
             for stratum in installed.strata
             if stratum.recursive
-            for found in _check_ranks(sketch, installed, stratum)
+            for violation in _check_ranks(sketch, installed, stratum)
         ),
     ]
 
@@ -318,17 +318,17 @@ def _state_difference(
     """Return how a state differs from the rebuilt one; of a partial one, before the marks of
     groups in either.
     """
-    found = tree_difference(sketch, name, ())
+    difference = tree_difference(sketch, name, ())
     old, new = tree_before(sketch, name), sketch.tree(name)
-    if not found or not is_partial or old is None or old.spec[1:3] != new.spec[1:3]:
-        return found
+    if not difference or not is_partial or old is None or old.spec[1:3] != new.spec[1:3]:
+        return difference
     was, follows = (
         np.concatenate(
             [*read_batches(sketch.pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1
         )
         for tree in (old, new)
     )
-    return None if np.array_equal(exact(was, follows), exact(follows, was)) else found
+    return None if np.array_equal(exact(was, follows), exact(follows, was)) else difference
 
 
 def tree_difference(

@@ -139,40 +139,40 @@ class Soundness:
         return found
 
 
-def meet(one: Ranges, other: Ranges) -> Ranges:
+def meet(left: Ranges, other: Ranges) -> Ranges:
     """Return the values that are in both.
 
     >>> meet([(1, 5), (8, 9)], [(4, 8)])
     [(4, 5), (8, 8)]
     """
-    found, i, j = [], 0, 0
-    while i < len(one) and j < len(other):
-        lo, hi = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+    ranges, i, j = [], 0, 0
+    while i < len(left) and j < len(other):
+        lo, hi = max(left[i][0], other[j][0]), min(left[i][1], other[j][1])
         if lo <= hi:
-            found.append((lo, hi))
-        if one[i][1] < other[j][1]:
+            ranges.append((lo, hi))
+        if left[i][1] < other[j][1]:
             i += 1
         else:
             j += 1
-    return found
+    return ranges
 
 
-def minus(one: Ranges, other: Ranges) -> Ranges:
+def minus(left: Ranges, other: Ranges) -> Ranges:
     """Return the values that are in the first and not in the second.
 
     >>> minus([(1, 9)], [(2, 2), (5, 20)])
     [(1, 1), (3, 4)]
     """
-    found, j = [], 0
-    for lo, hi in one:
+    ranges, j = [], 0
+    for lo, hi in left:
         while j < len(other) and other[j][1] < lo:
             j += 1
         k = j
         while k < len(other) and other[k][0] <= hi:
             if lo < other[k][0]:
-                found.append((lo, other[k][0] - 1))
+                ranges.append((lo, other[k][0] - 1))
             lo = other[k][1] + 1
             k += 1
         if lo <= hi:
-            found.append((lo, hi))
-    return found
+            ranges.append((lo, hi))
+    return ranges

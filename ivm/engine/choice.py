@@ -87,9 +87,9 @@ class Choice:
         if not changed or fixed > most:
             return inf
         basis = rule.basis
-        found = self._share(rule, plan) * max(0, basis.operations - sum(basis.sizes.values()))
+        share = self._share(rule, plan) * max(0, basis.operations - sum(basis.sizes.values()))
         whole = sum(by_columns.join_of(self._context, rule, plan, t).whole() for t in changed)
-        return costs.by_columns(fixed, found + whole, self._listed(rule, plan))
+        return costs.by_columns(fixed, share + whole, self._listed(rule, plan))
 
     def probing(self, rule: InstalledRule, plan: Plan) -> float:
         """Estimate the cost of probing, if each changed row has as many bindings as others have."""
@@ -105,7 +105,7 @@ class Choice:
         These are everywhere in a view that does not begin with a column of the relation that has
         changed.
         """
-        if not (found := self._listed(rule, plan)):
+        if not (listed := self._listed(rule, plan)):
             return 0.0
         context = self._context
         changed = {
@@ -117,7 +117,7 @@ class Choice:
         names = levels | {read.variable for read in plan.reads if read.trie in changed}
         heads = rule.definition.heads
         scattered = [h for h in heads if names.isdisjoint(v.name for v in variables(*h.terms[:1]))]
-        return costs.rewriting(found, [context.txn.tree(h.predicate).count for h in scattered])
+        return costs.rewriting(listed, [context.txn.tree(h.predicate).count for h in scattered])
 
     def may_recompute(self, rule: InstalledRule) -> bool:
         """Return whether a rule's views may be evaluated anew: none has been changed yet by

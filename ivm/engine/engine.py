@@ -176,7 +176,7 @@ class Engine:
         any rule reads.
         """
         self._check_trees()
-        wanted = {*rules}
+        due = {*rules}
         changed = frozenset(
             name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec)
         )
@@ -186,7 +186,7 @@ class Engine:
                 adopt_change(self.context, name, before[name])
             self._run(
                 schedule,
-                [x for x in schedule.steps if isinstance(x, Flush) or wanted.issuperset(x.rules)],
+                [x for x in schedule.steps if isinstance(x, Flush) or due.issuperset(x.rules)],
                 {},
             )
         except EditError as error:
@@ -287,16 +287,16 @@ class Engine:
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                 continue
             known = step.rule.number in anew
-            own = None if known else step.scanned
-            if own is not None and step.plan not in self._reached(schedule, own, reached):
+            scanned = None if known else step.scanned
+            if scanned is not None and step.plan not in self._reached(schedule, scanned, reached):
                 continue
             if known or self._choice.is_better_anew(step) or not self._follow(step, waiting):
                 group = self.installed.together[self.installed.numbered[step.rule.number]]
                 numbers = {rule.number for rule in group}
                 anew |= numbers
                 if not any(
-                    isinstance(one, FollowPlan) and one.rule.number in numbers
-                    for one in steps[place + 1 :]
+                    isinstance(later, FollowPlan) and later.rule.number in numbers
+                    for later in steps[place + 1 :]
                 ):
                     self._evaluate_anew(group, waiting)
 

@@ -335,7 +335,7 @@ class Schedule:
         """Return what the kernel did of each predicate that it touched, in some seconds."""
         operations, turnover = self._working.operations.tolist(), self.queues.turnover
         recursion = self._working.recursion[:, 0].tolist() if self._strata_of else ()
-        found = dict[str, Account]()
+        accounts = dict[str, Account]()
         for name, first, plans in self._accounts:
             count = UNTOUCHED
             for plan in plans:
@@ -345,14 +345,12 @@ class Schedule:
                 count = recursion[self._strata_of[name]] or UNTOUCHED
             inserted, erased = turnover(first)
             if inserted or erased or count != UNTOUCHED:
-                count, hits = (
-                    0 if count == UNTOUCHED else count,
-                    self._hits_of(name) if self.matched else 0,
-                )
-                found[name] = Account(
+                count = 0 if count == UNTOUCHED else count
+                hits = self._hits_of(name) if self.matched else 0
+                accounts[name] = Account(
                     seconds, count, hits, inserted, erased, *self.recursion_of(name)
                 )
-        return found
+        return accounts
 
     def _hits_of(self, name: str) -> int:
         """Return how many intervals changes hit in the sensitivity indices of a view's plans."""
@@ -479,9 +477,9 @@ def _sensitivity_indices(matched: Iterable[FollowPlan]) -> dict[str, int]:
 def _match_room(matched: Sequence[Matching]) -> MatchRoom:
     """Allocate the working memory of `match` for some plans."""
     words = partial(np.empty, dtype=np.int64)
-    sensors, columns = (max((one.trace[i] for one in matched), default=0) or 1 for i in range(2))
+    sensors, columns = (max((plan.trace[i] for plan in matched), default=0) or 1 for i in range(2))
     hits, regions, recorded = (HITS, REGIONS, RECORDED) if matched else (1, 1, 1)
-    rows = 1 + max((one.levels for one in matched), default=0)
+    rows = 1 + max((plan.levels for plan in matched), default=0)
     actions = np.full((2, max(hits, regions)), INSERT)
     return MatchRoom(
         words((sensors, columns, hits)), words(sensors), words((sensors, columns, recorded)),

@@ -102,8 +102,8 @@ def evaluate(
 
     counts = [*chain(*together([*map(partial, repeat(work), joins, held)]))]
     return Evaluation(
-        _in_order([one.bindings for one in held]),
-        by_sensor(_in_order([one.trace for one in held])),
+        _in_order([part.bindings for part in held]),
+        by_sensor(_in_order([part.trace for part in held])),
         sum(operations for operations, _ in counts),
         np.sum([met for _, met in counts], axis=0),
     )
@@ -111,7 +111,7 @@ def evaluate(
 
 def _in_order(held: Sequence[Held[T]]) -> list[T]:
     """Return the batches that threads hold, in the order of their ranges."""
-    batches = [batch for one in held for batch in one.batches]
+    batches = [batch for part in held for batch in part.batches]
     return [batch for _, batch in sorted(batches, key=itemgetter(0))]
 
 

@@ -248,10 +248,8 @@ class FlatJoin(Run):
 
     def _advance(self) -> None:
         run = FlatRun(self._plan, self._state, self._steps, self._cursors, self._scratch)
-        tables, rows = (
-            KeyTables(self._marks, self._counts),
-            BitRows(self._grounds, self._numbers, self._bits),
-        )
+        tables = KeyTables(self._marks, self._counts)
+        rows = BitRows(self._grounds, self._numbers, self._bits)
         output = FlatOutput(self._out, self._times, self._rows, self._codes, self._room)
         fits = RUN.call(FlatTries(self._flat.data, self._flat.place), run, tables, rows, output)
         if not fits:

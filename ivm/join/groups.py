@@ -244,8 +244,8 @@ class Lookup:
         """
         if not len(self._codes):
             return Matches(np.zeros(len(keys[0]), np.int64), np.zeros(len(keys[0]), np.int64))
-        found = self._numbers(keys)
-        return Matches(np.where(found >= 0, self._count[found], 0), self._start[found])
+        places = self._numbers(keys)
+        return Matches(np.where(places >= 0, self._count[places], 0), self._start[places])
 
     def one_of(self, keys: Sequence[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray]:
         """Return which of some keys exist, None for all, and the row, in `order`, of each of these;
@@ -255,9 +255,9 @@ class Lookup:
         """
         if not len(self._codes):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        found = self._numbers(keys)
-        which = np.flatnonzero(found >= 0)
-        return (None, found) if len(which) == len(found) else (which, found.take(which))
+        places = self._numbers(keys)
+        which = np.flatnonzero(places >= 0)
+        return (None, places) if len(which) == len(places) else (which, places.take(which))
 
     def _numbers(self, keys: Sequence[np.ndarray]) -> np.ndarray:
         """Return the number of each key among the distinct ones, -1 where it is none of them."""

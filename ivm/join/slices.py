@@ -210,13 +210,13 @@ class Slices:
             for c in self._ranged
             if self._columns[c].min() > -MODEST and self._columns[c].max() < MODEST
         ]
-        found = {}
+        by_name = {}
         for c in modest:
             for other in modest:
                 if other != c:
                     difference = self._columns[other] - self._columns[c]
-                    found[c, other] = int(difference.min()), int(difference.max())
-        return found
+                    by_name[c, other] = int(difference.min()), int(difference.max())
+        return by_name
 
     # -- which columns
 

@@ -205,8 +205,8 @@ def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
     """Raise AggregateError unless a head and its aggregate have the form of an aggregation."""
     op, result = aggregate.op, aggregate.result
     operation = operation_of(aggregate)
-    own = len(aggregate.arguments) - (aggregate.by if op not in ("argmin", "argmax") else 0)
-    if len(aggregate.arguments) < operation.least or own > operation.most:
+    count = len(aggregate.arguments) - (aggregate.by if op not in ("argmin", "argmax") else 0)
+    if len(aggregate.arguments) < operation.least or count > operation.most:
         few = (
             f"{op} takes one argument, as in {op}(x)"
             if operation.most == 1 and not operation.constants
@@ -296,13 +296,13 @@ def _check_constants(aggregate: Aggregate, operation: Operation) -> None:
             "separator": value is None or isinstance(value, str),
         }[what]
         if not good:
-            wanted = {
+            needed = {
                 "k": f"a number of rows from 1 to {ROWS_MAX:,}",
                 "share": "a share from 0 to 1",
                 "separator": "a text",
             }
             raise AggregateError(
-                aggregate.where, f"{aggregate.op}: its last argument is {wanted[what]}, written out"
+                aggregate.where, f"{aggregate.op}: its last argument is {needed[what]}, written out"
             )
 
 
@@ -316,7 +316,7 @@ def check_sole(rules: Sequence[Rule]) -> None:
     for rule in rules:
         for name in rule.writes:
             before = first.setdefault(name, rule)
-            ops = [one.aggregate and one.aggregate.op for one in (before, rule)]
+            ops = [side.aggregate and side.aggregate.op for side in (before, rule)]
             if (
                 before is not rule
                 and ops != [None, None]

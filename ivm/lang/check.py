@@ -66,8 +66,8 @@ def _check_body(literals: Disjunct, outer: frozenset[str]) -> frozenset[str]:
 def _bound(literals: Disjunct, outer: frozenset[str]) -> frozenset[str]:
     bound = outer.union(v.name for v in variables(*(x for x in literals if isinstance(x, Atom))))
     open_ = [c for c in literals if isinstance(c, Compare) and c.op == "="]
-    while found := {name for c in open_ for name in _defined(c, bound)}:
-        bound |= found
+    while names := {name for c in open_ for name in _defined(c, bound)}:
+        bound |= names
     return bound
 
 

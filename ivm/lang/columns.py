@@ -173,37 +173,37 @@ def with_one_atom_a_row(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
 def _merged(
     conjunction: Conjunction, known: Mapping[str, Predicate], unnamed: set[str]
 ) -> Conjunction:
-    places, found = dict[tuple[object, ...], int](), list[Literal]()
+    places, merged = dict[tuple[object, ...], int](), list[Literal]()
     for literal in conjunction:
         if isinstance(literal, Negation):
             body = _merged(literal.body, known, unnamed)
-            own = {v for v in variables(*body) if v in literal.exists} | {
+            unnamed_here = {v for v in variables(*body) if v in literal.exists} | {
                 v for v in literal.exists if v in _nested(body)
             }
             literal = replace(
-                literal, body=body, exists=tuple(v for v in literal.exists if v in own)
+                literal, body=body, exists=tuple(v for v in literal.exists if v in unnamed_here)
             )
         predicate = known.get(literal.predicate) if isinstance(literal, Atom) else None
         if isinstance(literal, Atom) and predicate and predicate.key_count is not None:
             key = literal.predicate, literal.args[: predicate.key_count]
-            place = places.setdefault(key, len(found))
-            if place < len(found) and (one := _one_atom(found[place], literal, unnamed)):
-                found[place] = one
+            place = places.setdefault(key, len(merged))
+            if place < len(merged) and (one := _one_atom(merged[place], literal, unnamed)):
+                merged[place] = one
                 continue
-        found.append(literal)
-    return tuple(found)
+        merged.append(literal)
+    return tuple(merged)
 
 
 def _nested(conjunction: Conjunction) -> set[Var]:
     return {v for part in conjunction if isinstance(part, Negation) for v in variables(*part.body)}
 
 
-def _one_atom(one: Literal, other: Atom, unnamed: set[str]) -> Atom | None:
+def _one_atom(literal: Literal, other: Atom, unnamed: set[str]) -> Atom | None:
     """Merge two atoms that read one row; return None if they have different terms for a column."""
-    assert isinstance(one, Atom)
-    terms = [_one_term(a, b, unnamed) for a, b in zip(one.args, other.args, strict=True)]
+    assert isinstance(literal, Atom)
+    terms = [_one_term(a, b, unnamed) for a, b in zip(literal.args, other.args, strict=True)]
     args = tuple(term for term in terms if term is not None)
-    return replace(one, args=args) if len(args) == len(terms) else None
+    return replace(literal, args=args) if len(args) == len(terms) else None
 
 
 def _one_term(a: Var | Const, b: Var | Const, unnamed: set[str]) -> Var | Const | None:
@@ -369,16 +369,16 @@ class _Neighbours:
         if needed and (isinstance(point, Const) or point in group):
             own = next(self._fresh)
             body, point = (*body, Compare("=", own, point, where=atom.where)), own
-        found, result = next(self._fresh), next(self._fresh)
+        column, result = next(self._fresh), next(self._fresh)
         others = [next(self._unnamed) for _ in range(arguments - len(atom.args) + is_function)]
-        terms = (*group, found, *others)
+        terms = (*group, column, *others)
         base = (
             Atom(name, terms[:-1], terms[-1], where=atom.where)
             if is_function
             else Atom(name, terms, where=atom.where)
         )
-        link = Compare(sign, found, point, where=atom.where)
-        aggregate = Aggregate(function, result, (found,), where=atom.where)
+        link = Compare(sign, column, point, where=atom.where)
+        aggregate = Aggregate(function, result, (column,), where=atom.where)
         head = Atom(self._name(op), needed, result, where=atom.where)
         text = f"{self._rule.text}  (its {atom.predicate})"
         self._helpers.append(

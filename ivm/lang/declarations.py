@@ -76,7 +76,7 @@ def _enumerated(program: Program) -> dict[str, Type]:
     """Return the types of the first columns of views whose first facts are in a text, as of
     colour("red").
     """
-    found = dict[str, Type]()
+    types = dict[str, Type]()
     for clause in (
         statement
         for statement in program.statements
@@ -84,8 +84,8 @@ def _enumerated(program: Program) -> dict[str, Type]:
     ):
         for call, _ in map(split, clause.heads):
             if call.args and isinstance(call.args[0], Const):
-                found.setdefault(call.name, call.args[0].type)
-    return found
+                types.setdefault(call.name, call.args[0].type)
+    return types
 
 
 def _implied(program: Program, names: set[str]) -> Iterator[Declaration]:
@@ -111,15 +111,15 @@ def _implied(program: Program, names: set[str]) -> Iterator[Declaration]:
 
 
 def _of_one_column(items: Iterable[Formula]) -> Iterator[Application]:
-    for one in items:
-        if isinstance(one, Application) and len(one.args) == 1 and isinstance(one.args[0], Var):
-            yield one
+    for item in items:
+        if isinstance(item, Application) and len(item.args) == 1 and isinstance(item.args[0], Var):
+            yield item
 
 
 def _untyped(declaration: Declaration) -> list[Application]:
     """Return the atoms that give types to columns which have none in a declaration."""
     typed = {typing.variable for typing in declaration.types}
-    return [one for one in _of_one_column(declaration.others) if str(one.args[0]) not in typed]
+    return [atom for atom in _of_one_column(declaration.others) if str(atom.args[0]) not in typed]
 
 
 def _declared(declaration: Declaration, firsts: Mapping[str, Type]) -> Predicate:
@@ -154,16 +154,16 @@ def _types(
     call: Application,
     firsts: Mapping[str, Type],
 ) -> tuple[Type, ...]:
-    found: dict[str, Type] = {}
+    types: dict[str, Type] = {}
     for type_ in declaration.types:
         variable, text, where = type_.variable, type_.type, type_.where
         if variable not in columns:
             reason = f"{variable} is not a column of {call.name}, which has {', '.join(columns)}"
             raise RuleTypeError(where, reason)
-        if variable in found:
+        if variable in types:
             raise RedefinitionError(where, f"column {variable} of {call.name} is given two types")
-        found[variable] = column_type(text.removesuffix("?"), where)
-        if found[variable] == "uint64" and text.endswith(
+        types[variable] = column_type(text.removesuffix("?"), where)
+        if types[variable] == "uint64" and text.endswith(
             "?"
         ):  # null is the least word, so values have other words than in uint64
             raise RuleTypeError(
@@ -171,14 +171,14 @@ def _types(
                 f"rules take no uint64 that may be null: store {variable} as int64? or decimal?",
             )
     for atom in _untyped(declaration):
-        found.setdefault(*_of_first_column(atom, firsts))
+        types.setdefault(*_of_first_column(atom, firsts))
     for column in columns:
         if columns.count(column) > 1:
             raise RedefinitionError(call.where, f"{call.name} has two columns named {column}")
-        if column not in found:
+        if column not in types:
             reason = f"column {column} of {call.name} has no type: add int({column}) or the like"
             raise RuleTypeError(call.where, reason)
-    return tuple(found[column] for column in columns)
+    return tuple(types[column] for column in columns)
 
 
 def _of_first_column(atom: Application, firsts: Mapping[str, Type]) -> tuple[str, Type]:
@@ -205,14 +205,14 @@ def derive_declared(program: Program, known: Program) -> Program:
     """
     predicates = program.over(known)
     heads = [head for rule in program.rules for head in rule.heads]
-    own = {
+    derived = {
         h.predicate: h
         for h in heads
         if h.predicate in predicates and predicates[h.predicate].extensional
     }
-    for head in own.values():
+    for head in derived.values():
         _check_derivable(head, predicates[head.predicate], known)
-    whole = {n for n in predicates if n + WHOLE in predicates} | own.keys()
+    whole = {n for n in predicates if n + WHOLE in predicates} | derived.keys()
     if not whole:
         return program
     read = {
@@ -222,12 +222,12 @@ def derive_declared(program: Program, known: Program) -> Program:
         for atom in body
         if isinstance(atom, Atom)
     }
-    rules = [_all_asserted(predicates[name]) for name in own if name + ASSERTED not in read]
+    rules = [_all_asserted(predicates[name]) for name in derived if name + ASSERTED not in read]
     for rule in program.rules:
         heads_ = tuple(_whole(head, whole) for head in rule.heads)
         body = tuple(tuple(_whole(x, whole) for x in disjunct) for disjunct in rule.body)
         rules.append(replace(rule, heads=heads_, body=body))
-    answer = program.answer and program.answer + WHOLE * (program.answer in own)
+    answer = program.answer and program.answer + WHOLE * (program.answer in derived)
     return replace(program, rules=tuple(rules), answer=answer)
 
 
@@ -301,9 +301,9 @@ def _as_bag(variable: Var, predicates: Mapping[str, Predicate], rules: Sequence[
     """Return a view of this text as a bag.  Raises RuleTypeError unless it counts or adds."""
     name = variable.name
     ops = [
-        one.op
+        aggregate.op
         for rule in rules
-        for head, one in zip(rule.heads, rule.aggregates, strict=False)
+        for head, aggregate in zip(rule.heads, rule.aggregates, strict=False)
         if head.predicate == name
     ]
     found = predicates.get(name)
@@ -464,13 +464,13 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
     >>> [*map(sorted, mentioned(parse("p(x) <- q(x), !r[x] = s[x + 1], t(x). t(x) -> int(x).")))]
     [['q', 'r', 's', 't'], ['p', 't']]
     """
-    needed, own = set[str](), set[str]()
+    needed, defined = set[str](), set[str]()
     for statement in statements:
         match statement:
             case Declaration():
-                own.add(split(statement.head)[0].name)
+                defined.add(split(statement.head)[0].name)
             case Clause():
-                own |= {split(head)[0].name for head in statement.heads}
+                defined |= {split(head)[0].name for head in statement.heads}
                 parts = (
                     statement.body,
                     statement.groups,
@@ -492,7 +492,7 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                     for part in (statement.head, statement.body, *folded)
                     for name in names_in(part)
                 }
-    return needed, own
+    return needed, defined
 
 
 COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time

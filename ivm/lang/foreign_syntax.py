@@ -104,20 +104,20 @@ def _word_at(text: str, position: int) -> tuple[int, str] | None:
         return position, f"`{null[0]}` is written {written}: a row whose value is null is not there"
     if re.compile(r"not\s+in\b", re.IGNORECASE).match(text, position):
         return position, "`x not in (1, 2)` is written !x in (1, 2)"
-    for found in (
+    for match in (
         re.search(r"([^\W\d]\w*)\s+$", text[:position]),
         re.compile(r"([^\W\d]\w*)").match(text, position),
     ):
-        word = found[1].lower() if found else ""
-        if found and word in WORDS:
-            return found.start(1), WORDS[word]
+        word = match[1].lower() if match else ""
+        if match and word in WORDS:
+            return match.start(1), WORDS[word]
         if (
-            found
+            match
             and word == "not"
-            and found.end() == position
+            and match.end() == position
             and text[position : position + 1] not in "(=<>!"
         ):
-            return found.start(1), f"`{found[1]}` is written `!`, as in !p(x)"
+            return match.start(1), f"`{match[1]}` is written `!`, as in !p(x)"
     return None
 
 

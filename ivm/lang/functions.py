@@ -98,7 +98,7 @@ def define(
     """
     parameters, _, result = signature.partition(" -> ")
     marked = parameters.split(", ")
-    takes = tuple(one.removesuffix("...").removesuffix("?") for one in marked)
+    takes = tuple(type_.removesuffix("...").removesuffix("?") for type_ in marked)
     given = result.removesuffix("?")
     if given.partition(" ")[0] in RESULT_KINDS and not gives:
         gives = partial(_type_of, takes.index(given))
@@ -106,7 +106,7 @@ def define(
         signature,
         takes,
         gives or given,
-        sum("?" not in one for one in marked),
+        sum("?" not in type_ for type_ in marked),
         marked[-1].endswith("..."),
         result.endswith("?"),
         strict,
@@ -170,9 +170,9 @@ def declare_function(name: str, signature: str) -> str:
         )
         raise OptionError(f"{name!r} with {signature!r}: {reason}")
     types = [
-        column_type(one.replace(" ", ""), NOWHERE)
-        for one in findall(r"[^,(]+(?:\([^)]*\))?", takes)
-        if one.strip()
+        column_type(type_.replace(" ", ""), NOWHERE)
+        for type_ in findall(r"[^,(]+(?:\([^)]*\))?", takes)
+        if type_.strip()
     ]
     result = column_type(gives.replace(" ", ""), NOWHERE)
     text = f"{', '.join(types)} -> {result}"

@@ -88,7 +88,7 @@ def hints(text: str, source: str) -> list[RuleWarning]:
 
 
 def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
-    found, lines = list[RuleWarning](), text.split("\n")
+    warnings, lines = list[RuleWarning](), text.split("\n")
     for statement in statements:
         if isinstance(statement, Clause) and split(statement.heads[0])[0].name not in (
             BAG,
@@ -101,7 +101,7 @@ def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
             ]
             times = Counter(variable.name for variable in uses)
             lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
-            found += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]
+            warnings += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]
         elif isinstance(statement, Constraint):
             uses = [*_variables((statement.left, *statement.items))]
         elif isinstance(statement, Subsumption):
@@ -113,7 +113,7 @@ def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
         for variable in uses:
             if not _is_quoted(variable, lines):
                 _refuse_word(variable, isinstance(statement, Change), text)
-    return found
+    return warnings
 
 
 def _used_once(variable: Var) -> RuleWarning:
@@ -204,7 +204,7 @@ def with_others(
 
     O(mistakes * checking the text).
     """
-    found, parts, lost = list[RuleError](), list[Part](), set[str]()
+    errors, parts, lost = list[RuleError](), list[Part](), set[str]()
     for start, end in _statements(text):
         before = re.sub(r"[^\n]", " ", text[:start])  # so that places are those in the whole text
         try:
@@ -216,22 +216,22 @@ def with_others(
         except RuleError as mistake:  # kept without its frames, which refer to the others found
             if isinstance(mistake, RuleSyntaxError):
                 mistake.text = text.split("\n")[mistake.where.line - 1]
-            found.append(mistake.with_traceback(None))
+            errors.append(mistake.with_traceback(None))
             lost.update(NAME.findall(text[start:end])[:1])
-    while parts and len(found) < MOST:
+    while parts and len(errors) < MOST:
         try:
             check(tuple(statement for part in parts for statement in part.statements))
             break
         except RuleError as mistake:
             if not (isinstance(mistake, UnknownPredicateError) and mistake.name in lost):
-                found.append(mistake.with_traceback(None))
+                errors.append(mistake.with_traceback(None))
             at = [part for part in parts if _is_within(mistake.where, part, source)]
             if not at:
                 break
             lost |= mentioned(at[0].statements)[1]
             parts.remove(at[0])
     first, *others = sorted(
-        {(one.where, one.reason): one for one in found}.values(), key=lambda one: one.where
+        {(one.where, one.reason): one for one in errors}.values(), key=lambda one: one.where
     ) or [error]
     first.others = tuple(others)
     return first

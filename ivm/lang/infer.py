@@ -290,15 +290,15 @@ def _comparisons(literals: Iterable[Literal]) -> Iterator[Compare]:
 def _spread(equations: list[Compare], types: Types, admits: Callable[[Term], bool]) -> None:
     """Type the variables that equations define, while their other sides are typed and admitted."""
     sides = [pair for e in equations for pair in ((e.left, e.right), (e.right, e.left))]
-    found = True
-    while found:
-        found = False
+    is_known = True
+    while is_known:
+        is_known = False
         for target, source in sides:
             if not isinstance(target, Var) or target.name in types or not admits(source):
                 continue
             if all(v.name in types for v in variables(source)):
                 types[target.name] = typed(source, types)[1]
-                found = True
+                is_known = True
 
 
 def _hint(head: Atom, columns: Iterable[Type], types: Types) -> None:
@@ -441,11 +441,11 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     args = [typed(arg, types) for arg in term.args]
     alike = _alike(signature, args)
     joint = _joint([args[n] for n in alike])
-    found: list[Term] = []
+    terms: list[Term] = []
     kinds: list[Type] = []
     for place, (arg, type_) in enumerate(args):
         kind = signature.kind(place)
-        wanted = (
+        types_taken = (
             joint
             if place in alike
             else kind
@@ -453,19 +453,19 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
             else type_
         )
         # of a call it is not inferred again, since that would take as long at each level
-        own = type_
-        if _adapts(arg, wanted) and wanted:
-            arg = _adapted(arg, wanted)
-            own = typed(arg, types)[1]
+        arg_type = type_
+        if _adapts(arg, types_taken) and types_taken:
+            arg = _adapted(arg, types_taken)
+            arg_type = typed(arg, types)[1]
         if (
             place in alike
-            and own != joint
-            and scale(own) is not None
+            and arg_type != joint
+            and scale(arg_type) is not None
             and (digits := scale(joint)) is not None
         ):
-            arg, own = _of_scale(arg, own, digits)
-        if not is_kind(own, kind) or (place in alike and common(own, joint) is None):
-            fits = is_kind(own, kind)
+            arg, arg_type = _of_scale(arg, arg_type, digits)
+        if not is_kind(arg_type, kind) or (place in alike and common(arg_type, joint) is None):
+            fits = is_kind(arg_type, kind)
             what = (
                 f"{joint}, as its other arguments are,"
                 if place in alike and fits
@@ -474,22 +474,22 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
             whole = "a range" if is_made(term.name) else f"`{term}`"
             remedy = (
                 "; convert it, by int[...] or CAST"
-                if kind == "int64" and wide_scale(own) is not None
+                if kind == "int64" and wide_scale(arg_type) is not None
                 else ""
             )
             raise RuleTypeError(
-                term.where, f"{whole}: {arg} is {own}, where {what} is wanted{remedy}"
+                term.where, f"{whole}: {arg} is {arg_type}, where {what} is wanted{remedy}"
             )
-        if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):
+        if place in alike and arg_type in UNORDERED and term.name in ("<", "<=", ">", ">="):
             raise RuleTypeError(
-                term.where, f"`{term.name}` is not evaluated over {own}, only = and != are"
+                term.where, f"`{term.name}` is not evaluated over {arg_type}, only = and != are"
             )
-        found.append(arg)
-        kinds.append(joint if place in alike else own)
-    constants = [arg if isinstance(arg, Const) else None for arg in found]
+        terms.append(arg)
+        kinds.append(joint if place in alike else arg_type)
+    constants = [arg if isinstance(arg, Const) else None for arg in terms]
     gives = signature.gives
     given = gives if isinstance(gives, str) else gives(kinds, constants)
-    made = replace(term, args=tuple(found))
+    made = replace(term, args=tuple(terms))
     return _long_constant(made, given) or made, given
 
 
@@ -529,9 +529,9 @@ def _typed_pair(
     """Type both sides; a literal that does not fit takes the type of the other side."""
     (a, a_type), (b, b_type) = typed(left, types), typed(right, types)
     left_adapts, right_adapts = _adapts(left, b_type), _adapts(right, a_type)
-    wanted = b_type if left_adapts else a_type
-    if joint(a_type, b_type) is None and joint(wanted, wanted) and left_adapts != right_adapts:
-        a_type = b_type = wanted
+    type_ = b_type if left_adapts else a_type
+    if joint(a_type, b_type) is None and joint(type_, type_) and left_adapts != right_adapts:
+        a_type = b_type = type_
     return _adapted(a, a_type), _adapted(b, b_type), joint(a_type, b_type)
 
 
@@ -555,12 +555,12 @@ def _of_scale(term: Term, type_: Type, digits: int) -> tuple[Term, Type]:
     return call, f"decimal({DIGITS_MAX},{digits})"
 
 
-def _adapts(term: Term, wanted: Type) -> bool:
-    return is_literal(term) or (isinstance(term, Const) and takes(term, wanted))
+def _adapts(term: Term, type_: Type) -> bool:
+    return is_literal(term) or (isinstance(term, Const) and takes(term, type_))
 
 
-def _adapted(term: Term, wanted: Type) -> Term:
-    return adapt(term, wanted) if isinstance(term, Const) else term
+def _adapted(term: Term, type_: Type) -> Term:
+    return adapt(term, type_) if isinstance(term, Const) else term
 
 
 def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
@@ -586,8 +586,8 @@ def check_arity(atom: Atom, predicate: Predicate) -> None:
         )
         raise ArityError(atom.where, f"{atom.predicate} is a {kind}: write {_form(predicate)}")
     if len(atom.args) != len(predicate.keys):
-        wanted = f"{len(predicate.keys)} argument{'s' * (len(predicate.keys) != 1)}"
-        reason = f"{atom.predicate} takes {wanted}, not {len(atom.args)}: {_form(predicate)}"
+        keys = f"{len(predicate.keys)} argument{'s' * (len(predicate.keys) != 1)}"
+        reason = f"{atom.predicate} takes {keys}, not {len(atom.args)}: {_form(predicate)}"
         raise ArityError(atom.where, reason)
 
 

@@ -445,43 +445,43 @@ def variables(*nodes: Term | Literal | Aggregate | None) -> tuple[Var, ...]:
     """Return the distinct free variables in order of appearance; those that a negation
     quantifies are not free.
     """
-    found: dict[str, Var] = {}
-    _note_variables(nodes, found)
-    return tuple(found.values())
+    names: dict[str, Var] = {}
+    _note_variables(nodes, names)
+    return tuple(names.values())
 
 
 def _note_variables(
-    nodes: Iterable[Term | Literal | Aggregate | None], found: dict[str, Var]
+    nodes: Iterable[Term | Literal | Aggregate | None], names: dict[str, Var]
 ) -> None:
     """Add the free variables by name, the first occurrence of each."""
     for node in nodes:
         match node:
             case Var():
-                found.setdefault(node.name, node)
+                names.setdefault(node.name, node)
             case Atom():
                 for term in node.terms:
                     if isinstance(term, Var):
-                        found.setdefault(term.name, term)
+                        names.setdefault(term.name, term)
             case Binary() | Compare():
-                _note_variables((node.left, node.right), found)
+                _note_variables((node.left, node.right), names)
             case Call():
-                _note_variables(node.args, found)
+                _note_variables(node.args, names)
             case Negation():
                 inside: dict[str, Var] = {}
                 _note_variables(node.body, inside)
                 for v in node.exists:
                     inside.pop(v.name, None)
                 for name, v in inside.items():
-                    found.setdefault(name, v)
+                    names.setdefault(name, v)
             case Aggregate():
-                _note_variables(node.arguments, found)
+                _note_variables(node.arguments, names)
 
 
 def constants(rule: Rule) -> Iterator[Const]:
     """Yield every constant of a rule, including those in negations."""
     heads = (term for head in rule.heads for term in head.terms)
-    found = leaves((*heads, *rule.aggregates, *literals_of(rule.body)))
-    yield from (leaf for leaf in found if isinstance(leaf, Const))
+    parts = leaves((*heads, *rule.aggregates, *literals_of(rule.body)))
+    yield from (leaf for leaf in parts if isinstance(leaf, Const))
 
 
 def unnamed_in(rule: Rule) -> set[str]:
@@ -490,21 +490,21 @@ def unnamed_in(rule: Rule) -> set[str]:
 
     What several alternatives share is copied into each disjunct, with the same names.
     """
-    found = {
+    names = {
         name
         for name in _names_in(literals_of(rule.body))
         if name[0] == "_" and name[1:].isdecimal()
     }
-    if found:
+    if names:
         heads = chain(
             *(head.terms for head in rule.heads),
             *(aggregate.arguments for aggregate in rule.aggregates),
         )
-        found -= {*_names_in(heads)}
+        names -= {*_names_in(heads)}
         for disjunct in rule.body:
             uses = Counter(_names_in(disjunct))
-            found -= {name for name in found if uses[name] > 1}
-    return found
+            names -= {name for name in names if uses[name] > 1}
+    return names
 
 
 def _names_in(nodes: Iterable[Term | Literal]) -> list[str]:
@@ -544,7 +544,7 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
             args = tuple(renamed(arg, names) for arg in node.args)
             return replace(node, args=args, value=node.value and renamed(node.value, names))
         case Negation():
-            body = tuple(renamed(one, names) for one in node.body)
+            body = tuple(renamed(literal, names) for literal in node.body)
             return replace(node, body=body, exists=tuple(names.get(v, v) for v in node.exists))
         case Aggregate():
             arguments = tuple(renamed(argument, names) for argument in node.arguments)

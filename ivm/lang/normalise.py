@@ -122,7 +122,7 @@ class Hoist:
         extra: list[Part] = []
         heads = tuple(self.head(head, extra) for head in self.source.heads)
         aggregates = tuple(
-            self.aggregate(one, terms, extra) for one, terms in self.source.aggregates
+            self.aggregate(aggregate, terms, extra) for aggregate, terms in self.source.aggregates
         )
         return heads, in_order_of(heads, aggregates), Conj((*body.parts, *extra))
 
@@ -483,16 +483,16 @@ def _own(body: Conj, outer: set[Var]) -> set[Var]:
 
 
 def _mentioned(body: Conj) -> set[Var]:
-    found: set[Var] = set()
+    mentioned: set[Var] = set()
     for part in body.parts:
         match part:
             case Atom() | Compare():
-                found.update(variables(part))
+                mentioned.update(variables(part))
             case Disj():
-                found.update(*map(_mentioned, part.options))
+                mentioned.update(*map(_mentioned, part.options))
             case Refusal():
-                found.update(_mentioned(part.body))
-    return found
+                mentioned.update(_mentioned(part.body))
+    return mentioned
 
 
 # -- expand

@@ -150,23 +150,23 @@ class _Guards:
                         )
         return {
             name
-            for name, found in places.items()
-            if len(found) > 1 and self._types[name] in COLLIDING
+            for name, places_of in places.items()
+            if len(places_of) > 1 and self._types[name] in COLLIDING
         }
 
 
 def _strict(*terms: Term) -> tuple[Var, ...]:
     """Return the variables that make some of the terms null where they are null."""
-    found: list[Var] = []
+    names: list[Var] = []
     for term in terms:
         match term:
             case Var():
-                found.append(term)
+                names.append(term)
             case Binary():
-                found += _strict(term.left, term.right)
+                names += _strict(term.left, term.right)
             case Call() if FUNCTIONS[term.name].strict:
-                found += _strict(*term.args)
-    return tuple(dict.fromkeys(found))
+                names += _strict(*term.args)
+    return tuple(dict.fromkeys(names))
 
 
 def _guard(variable: Var, type_: Type) -> Compare:
@@ -251,13 +251,13 @@ def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var
     """Return the equations that define variables, in an order in which each has what it needs,
     and these variables.
     """
-    known, found = {*bound}, list[tuple[Compare, Var, Term]]()
+    known, definitions = {*bound}, list[tuple[Compare, Var, Term]]()
     waiting = [x for x in literals if isinstance(x, Compare) and x.op == "="]
     while one := next((one for x in waiting if (one := _defined(x, known))), None):
-        found.append(one)
+        definitions.append(one)
         waiting.remove(one[0])
         known.add(one[1].name)
-    return found
+    return definitions
 
 
 def _defined(equation: Compare, known: set[str]) -> tuple[Compare, Var, Term] | None:
@@ -278,10 +278,10 @@ def guarded_in(rule: Rule) -> frozenset[Term]:
     """Return the terms for which each conjunction of a rule says `is_null[x] = false`."""
     said = [
         {
-            one.left.args[0]
-            for one in disjunct
-            if isinstance(one, Compare) and one.op == "=" and isinstance(one.left, Call)
-            if one.left.name == "is_null" and one.right == Const(False, "bool")
+            literal.left.args[0]
+            for literal in disjunct
+            if isinstance(literal, Compare) and literal.op == "=" and isinstance(literal.left, Call)
+            if literal.left.name == "is_null" and literal.right == Const(False, "bool")
         }
         for disjunct in rule.body
     ]
@@ -320,11 +320,11 @@ def skipping_nulls(rule: Rule, known: Known, recursive: bool, guarding: bool) ->
                 (*disjunct, *(_guard(v, rule.types[v.name]) for v in some))
                 for disjunct in rule.body
             )
-            own = replace(_only(rule, [n]), body=body)
+            rule_of_n = replace(_only(rule, [n]), body=body)
             op = rule.aggregates[n].op
             alone = recursive or op in SKIPPED_ONLY or rule.aggregates[n].absent is not None
             alone = alone or guarded.issuperset(some)
-            made += [own] if alone else _with_null_groups(own, rule, groups)
+            made += [rule_of_n] if alone else _with_null_groups(rule_of_n, rule, groups)
     return made
 
 

@@ -263,7 +263,7 @@ class Builder(Transformer[Token, list[Statement]]):
             return entity
         if types and not is_head(left):
             reason = "a type is declared for the columns of one relation or function, as in p(x, y) -> int(x), int(y)."
-            if any(":" in one.name for one in variables_in(left)):
+            if any(":" in variable.name for variable in variables_in(left)):
                 reason = "a colon between an entity and its value has spaces: person(p), name(p : n) -> string(n)."
             raise RuleSyntaxError(types[0].where, reason)
         text = " ".join(self.text[meta.start_pos : meta.end_pos].split())
@@ -618,7 +618,7 @@ def _conjunction(body: Formula | None) -> And:
 
 
 def _results(aggregates: tuple[Any, ...]) -> set[str]:
-    return {v.name for one, _ in aggregates for v in one.results}
+    return {v.name for fold, _ in aggregates for v in fold.results}
 
 
 _WORDS = {

@@ -220,16 +220,16 @@ def _sorted(below: Sequence[Sequence[int]], stratum_of: Sequence[int]) -> list[i
 
 def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str, ...]]:
     """Map each of the names that a rule reads to the views that read it, by their public names."""
-    found: dict[str, dict[str, None]] = {}
-    wanted = set(names)
+    readers_of: dict[str, dict[str, None]] = {}
+    names_read = set(names)
     for rule in rules:
-        for name in wanted.intersection(rule.reads):
-            found.setdefault(name, {}).update(
+        for name in names_read.intersection(rule.reads):
+            readers_of.setdefault(name, {}).update(
                 dict.fromkeys(named_part(view) for view in rule.writes)
             )
     return {
         declared_name(name): tuple(views)
-        for name, views in sorted(found.items())
+        for name, views in sorted(readers_of.items())
         if not is_made(declared_name(name))
     }
 

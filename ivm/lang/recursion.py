@@ -49,20 +49,20 @@ def split_recursion(program: Program, known: Program) -> Program:
 
     Other rules stay unchanged.
     """
-    found = _with_own_auxiliaries(program.rules)
-    names = recursive_names((*known.tied_to(found), *found))
-    found = [one for rule in found for one in _split(rule, names)]
-    names = recursive_names((*known.tied_to(found), *found))
+    rules = _with_own_auxiliaries(program.rules)
+    names = recursive_names((*known.tied_to(rules), *rules))
+    rules = [part for rule in rules for part in _split(rule, names)]
+    names = recursive_names((*known.tied_to(rules), *rules))
     auxiliaries = {
-        rule.heads[0].predicate: rule for rule in found if BODY in rule.heads[0].predicate
+        rule.heads[0].predicate: rule for rule in rules if BODY in rule.heads[0].predicate
     }
     folded = {
-        head.predicate: one.op
-        for rule in found
-        for head, one in zip(rule.heads, rule.aggregates, strict=False)
+        head.predicate: part.op
+        for rule in rules
+        for head, part in zip(rule.heads, rule.aggregates, strict=False)
     }
     made: list[Rule] = []
-    for rule in found:
+    for rule in rules:
         name = rule.heads[0].predicate
         if name in names and _is_semilattice(folded.get(name)):
             rule = (
@@ -73,9 +73,9 @@ def split_recursion(program: Program, known: Program) -> Program:
         made.append(rule)
     read = {name for rule in made for name in rule.reads}
     left = (
-        one
-        for one in made
-        if auxiliaries.keys().isdisjoint(one.writes) or not read.isdisjoint(one.writes)
+        part
+        for part in made
+        if auxiliaries.keys().isdisjoint(part.writes) or not read.isdisjoint(part.writes)
     )
     return replace(program, rules=tuple(left))
 
@@ -106,8 +106,8 @@ def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
     """Yield one rule per head if one of the heads is recursive."""
     if any(name in names for name in rule.writes):
         aggregates = rule.aggregates or [None] * len(rule.heads)
-        for head, one in zip(rule.heads, aggregates, strict=True):
-            yield replace(rule, heads=(head,), aggregates=(one,) if one else ())
+        for head, aggregate in zip(rule.heads, aggregates, strict=True):
+            yield replace(rule, heads=(head,), aggregates=(aggregate,) if aggregate else ())
     else:
         yield rule
 
@@ -230,8 +230,8 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
     equations = [x for x in others if isinstance(x, Compare) and x.op == "="]
     # whether a variable rises (1) or falls (-1) with the values of the stratum
     rising = dict.fromkeys(tainted, 1)
-    while found := [(x, v) for x in equations for v in _defined(x, rising, held)]:
-        equation, target = found[0]
+    while defined := [(x, v) for x in equations for v in _defined(x, rising, held)]:
+        equation, target = defined[0]
         equations.remove(equation)
         source = equation.right if equation.left == target else equation.left
         way = _way(source, rising)
@@ -273,9 +273,9 @@ def _check_uses(
             continue
         if not sign:
             raise _not_monotone(rule, literal, PASSED_ON)
-        wanted = sign * UPWARDS.get(literal.op, 0)
+        direction = sign * UPWARDS.get(literal.op, 0)
         left, right = _way(literal.left, rising), _way(literal.right, rising)
-        if not wanted or left not in (0, wanted) or right not in (0, -wanted):
+        if not direction or left not in (0, direction) or right not in (0, -direction):
             bound = "<` or `<=" if sign > 0 else ">` or `>="
             raise _not_monotone(rule, literal, f"a value may only be bounded, by `{bound}`")
 
@@ -299,7 +299,7 @@ def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], 
     beyond = [Compare(op, *pair) for op in UPWARDS for pair in ((other, value), (value, other))]
     beyond = [x for x in beyond if (UPWARDS[x.op] > 0) == ((x.left == other) == (least > 0))]
     taken = [Compare("=", result, other), Compare("=", other, result)]
-    return any({*one} == {*rest, x, y} for one in rule.body for x in beyond for y in taken)
+    return any({*literal} == {*rest, x, y} for literal in rule.body for x in beyond for y in taken)
 
 
 def adds_only(rule: Rule, recursive: Container[str]) -> bool:
@@ -315,10 +315,10 @@ def adds_only(rule: Rule, recursive: Container[str]) -> bool:
         held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
         equations = [x for x in disjunct if isinstance(x, Compare) and x.op == "="]
         rising = dict.fromkeys(values, 1)
-        while found := [(x, v) for x in equations for v in _defined(x, rising, held)]:
-            equations.remove(found[0][0])
-            rising[found[0][1]] = 1
-            if not (_is_sum(found[0][0].left) and _is_sum(found[0][0].right)):
+        while defined := [(x, v) for x in equations for v in _defined(x, rising, held)]:
+            equations.remove(defined[0][0])
+            rising[defined[0][1]] = 1
+            if not (_is_sum(defined[0][0].left) and _is_sum(defined[0][0].right)):
                 return False
         if any(
             isinstance(x, Compare) and _is_clamp(rule, disjunct, x, values, sign) for x in disjunct

@@ -170,7 +170,7 @@ def parts_of(part: "Formula | Node | Subsumption") -> tuple[Formula | Node, ...]
         case Subsumption():
             return part.lesser, part.greater, part.body
         case Aggregation():
-            terms = (term for one, terms in part.aggregates for term in (*one.results, *terms))
+            terms = (term for fold, terms in part.aggregates for term in (*fold.results, *terms))
             return (*terms, part.item, *(() if part.groups is None else (part.groups,)))
     return ()
 
@@ -179,24 +179,24 @@ def walk(part: "Formula | Node | Subsumption", within: bool = True) -> list[Form
     """Return a formula or a term and all that it consists of, each before its parts; unless
     `within`, nothing that is inside aggregates.
     """
-    found: list[Any] = []
+    parts: list[Any] = []
     left: list[Any] = [part]
     while left:
-        found.append(left.pop())
-        if within or not isinstance(found[-1], Aggregation):
-            left += reversed(parts_of(found[-1]))
-    return found
+        parts.append(left.pop())
+        if within or not isinstance(parts[-1], Aggregation):
+            left += reversed(parts_of(parts[-1]))
+    return parts
 
 
 def variables_in(part: "Formula | Node | Subsumption") -> list[Var]:
     """Return every occurrence of a variable in a formula or a term."""
-    return [one for one in walk(part) if isinstance(one, Var)]
+    return [inner for inner in walk(part) if isinstance(inner, Var)]
 
 
 def names_in(part: "Formula | Node | Subsumption | None") -> list[str]:
     """Return the names of the predicates in a formula or a term, if there is one."""
     inner = walk(part) if part is not None else ()
-    return [one.name for one in inner if isinstance(one, Application)]
+    return [atom.name for atom in inner if isinstance(atom, Application)]
 
 
 Statement = Declaration | Constraint | Clause | Subsumption | Change

@@ -82,21 +82,21 @@ def is_named(name: str) -> bool:
 @cache
 def zone_of(type_: Type) -> str | None:
     """Return the time zone of a timestamp type, None for types without one."""
-    found = re.fullmatch(r"timestamp\(([\w+:/-]+)\)", type_, re.ASCII)
-    return found and found[1]
+    match = re.fullmatch(r"timestamp\(([\w+:/-]+)\)", type_, re.ASCII)
+    return match and match[1]
 
 
 @cache
 def _decimal(type_: Type) -> tuple[int, int] | None:
-    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", type_)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.fullmatch(r"decimal\((\d+),(\d+)\)", type_)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 @cache
 def scale(type_: Type) -> int | None:
     """Return the digits after the point of a decimal type whose words are numbers, or None."""
-    found = _decimal(type_)
-    return found[1] if found and found[0] <= DIGITS_MAX else None
+    digits = _decimal(type_)
+    return digits[1] if digits and digits[0] <= DIGITS_MAX else None
 
 
 @cache
@@ -112,8 +112,8 @@ def wide_scale(type_: Type) -> int | None:
 
 def decimal_scale(type_: Type) -> int | None:
     """Return the digits after the point of any decimal type, None for others."""
-    found = _decimal(type_)
-    return found and found[1]
+    digits = _decimal(type_)
+    return digits and digits[1]
 
 
 def widest(type_: Type) -> Type:
@@ -134,9 +134,9 @@ def has_ids(type_: Type) -> bool:
 
 def precision(type_: Type) -> int:
     """Return the digits of a decimal type."""
-    found = _decimal(type_)
-    assert found is not None
-    return found[0]
+    digits = _decimal(type_)
+    assert digits is not None
+    return digits[0]
 
 
 @cache
@@ -207,19 +207,19 @@ def is_flexible(const: Const) -> bool:
     return const.type == "int64" or decimal_scale(const.type) is not None
 
 
-def adapt(const: Const, wanted: Type) -> Const:
+def adapt(const: Const, type_: Type) -> Const:
     """Convert the literal to the wanted type. Raises RuleTypeError if it lacks the value."""
-    value, digits = const.value, decimal_scale(wanted)
+    value, digits = const.value, decimal_scale(type_)
     if value is None:
-        return Const(None, wanted, where=const.where)
-    if common(const.type, wanted) is None or digits is not None:
-        value = _converted(const, wanted)
-    least, most = (0, UNSIGNED_MAX) if wanted == "uint64" else (WORD_MIN, WORD_MAX)
+        return Const(None, type_, where=const.where)
+    if common(const.type, type_) is None or digits is not None:
+        value = _converted(const, type_)
+    least, most = (0, UNSIGNED_MAX) if type_ == "uint64" else (WORD_MIN, WORD_MAX)
     if isinstance(value, int) and not least <= value <= most:
         raise RuleTypeError(
-            const.where, f"{value} does not fit {'uint64' if wanted == 'uint64' else '64 bits'}"
+            const.where, f"{value} does not fit {'uint64' if type_ == 'uint64' else '64 bits'}"
         )
-    return Const(value, wanted, where=const.where)
+    return Const(value, type_, where=const.where)
 
 
 def stands_for_null(const: Const) -> bool:
@@ -232,44 +232,44 @@ def stands_for_null(const: Const) -> bool:
     return const.type in ("int64", "duration") and value == WORD_MIN
 
 
-def takes(const: Const, wanted: Type) -> bool:
+def takes(const: Const, type_: Type) -> bool:
     """Return whether a literal that is not flexible fits a type.
 
     A text fits bytes, a timestamp one with a zone, a date a timestamp (midnight), a timestamp at
     midnight a date."""
-    if const.type == "timestamp" and isinstance(const.value, datetime) and wanted == "date":
+    if const.type == "timestamp" and isinstance(const.value, datetime) and type_ == "date":
         return const.value.time() == time.min
-    return (const.type, wanted) in (("string", "bytes"), ("date", "timestamp")) or (
-        const.type == "timestamp" and zone_of(wanted) is not None
+    return (const.type, type_) in (("string", "bytes"), ("date", "timestamp")) or (
+        const.type == "timestamp" and zone_of(type_) is not None
     )
 
 
-def _converted(const: Const, wanted: Type) -> Value:
-    value, digits = const.value, decimal_scale(wanted)
-    if isinstance(value, str) and takes(const, wanted):
+def _converted(const: Const, type_: Type) -> Value:
+    value, digits = const.value, decimal_scale(type_)
+    if isinstance(value, str) and takes(const, type_):
         return value.encode()
-    if isinstance(value, datetime) and takes(const, wanted):
-        return value.date() if wanted == "date" else _in_zone(value, wanted, const.where)
-    if isinstance(value, date) and takes(const, wanted):
+    if isinstance(value, datetime) and takes(const, type_):
+        return value.date() if type_ == "date" else _in_zone(value, type_, const.where)
+    if isinstance(value, date) and takes(const, type_):
         return datetime.combine(value, time.min)
-    if const.type == "int64" and isinstance(value, int) and wanted == "uint64":
+    if const.type == "int64" and isinstance(value, int) and type_ == "uint64":
         return value
-    if const.type == "int64" and isinstance(value, int) and wanted == "duration":
+    if const.type == "int64" and isinstance(value, int) and type_ == "duration":
         if not WORD_MIN <= value <= WORD_MAX:
             raise RuleTypeError(const.where, f"{value} microseconds are more than a duration holds")
         return timedelta(microseconds=value)
     if not is_flexible(const) or not isinstance(value, int | Decimal):
-        raise _misfit(const, wanted)
-    if wanted == "float64":
+        raise _misfit(const, type_)
+    if type_ == "float64":
         return _as_float(value, const.where)
     if digits is None:
-        raise _misfit(const, wanted)
+        raise _misfit(const, type_)
     value = Decimal(value)
-    if value.copy_abs() >= Decimal(10) ** (precision(wanted) - digits):
-        raise RuleTypeError(const.where, f"{value} has more digits before the point than {wanted}")
+    if value.copy_abs() >= Decimal(10) ** (precision(type_) - digits):
+        raise RuleTypeError(const.where, f"{value} has more digits before the point than {type_}")
     rounded = value.quantize(Decimal(1).scaleb(-digits), context=Context(prec=LITERAL_MAX))
     if rounded != value:
-        raise RuleTypeError(const.where, f"{value} has more digits after the point than {wanted}")
+        raise RuleTypeError(const.where, f"{value} has more digits after the point than {type_}")
     return rounded
 
 
@@ -284,11 +284,11 @@ def zone_named(name: str, where: Where) -> tzinfo:
         raise RuleTypeError(where, reason) from None
 
 
-def _in_zone(value: datetime, wanted: Type, where: Where) -> datetime:
+def _in_zone(value: datetime, type_: Type, where: Where) -> datetime:
     """Convert a local time to a moment, the first if it is ambiguous.  Raises RuleTypeError if
     it does not exist.
     """
-    name = zone_of(wanted) or ""
+    name = zone_of(type_) or ""
     zone = zone_named(name, where)
     try:
         moment = value.replace(tzinfo=zone)
@@ -302,20 +302,20 @@ def _in_zone(value: datetime, wanted: Type, where: Where) -> datetime:
 
 def _as_float(value: int | Decimal, where: Where) -> float:
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:  # raised for an int; a decimal becomes inf
-        found = inf
-    if isinf(found):
+        number = inf
+    if isinf(number):
         raise RuleTypeError(where, f"{value} is beyond the range of float64")
-    return found
+    return number
 
 
-def _misfit(const: Const, wanted: Type) -> RuleTypeError:
+def _misfit(const: Const, type_: Type) -> RuleTypeError:
     shown = f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
-    hint = how_written(wanted)
+    hint = how_written(type_)
     shown = shown.lower() if const.type == "bool" else shown
     return RuleTypeError(
-        const.where, f"{shown} is of type {const.type}, where {wanted} is wanted{hint}"
+        const.where, f"{shown} is of type {const.type}, where {type_} is wanted{hint}"
     )
 
 

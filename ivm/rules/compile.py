@@ -121,8 +121,8 @@ def parsed(given: Given, source: str) -> Program:
 def names_in(program: Program) -> set[str]:
     """Return what the statements and the rules of a program read, define and edit."""
     names = set[str]().union(*mentioned(program.statements))
-    names |= {one for rule in program.rules for one in (*rule.reads, *rule.writes)}
-    return names | {split_column(one)[0] for one in names if ":" in one}
+    names |= {name for rule in program.rules for name in (*rule.reads, *rule.writes)}
+    return names | {split_column(name)[0] for name in names if ":" in name}
 
 
 def compile(
@@ -348,9 +348,9 @@ class _Planner:
         return tuple(self._rules)
 
     def _planned(
-        self, rule: Rule, i: int, number: int, own: frozenset[str] | None
+        self, rule: Rule, i: int, number: int, recursive: frozenset[str] | None
     ) -> InstalledRule:
-        """Return rule i with its plans; `own` are its stratum's views, if that is recursive."""
+        """Return rule i with its plans; `recursive` are its stratum's views, if that is recursive."""
         granularity, maintenance, limits = self._options
         if rule.range or rule.texts or not rule.reads:
             stored = {
@@ -359,17 +359,17 @@ class _Planner:
             return InstalledRule(
                 number, rule, (), granularity, span=span_of(rule, stored) if rule.range else None
             )
-        orders, basis = self._saved_orders(i) if self._saved else self._orders(rule, own)
-        rows, rounds = limits if own else (None, None)
+        orders, basis = self._saved_orders(i) if self._saved else self._orders(rule, recursive)
+        rows, rounds = limits if recursive else (None, None)
         made = InstalledRule(number, rule, (), granularity, (), rows, rounds, basis=basis)
-        if own:
+        if recursive:
             _refuse_failing(rule)
         return with_plans(
             made,
             self._predicates,
             self._layouts,
             self._store,
-            own,
+            recursive,
             orders,
             maintenance,
             self._scans,
@@ -406,7 +406,7 @@ def with_plans(
     predicates: Mapping[str, Predicate],
     layouts: Mapping[str, Layout],
     store: Relations,
-    own: frozenset[str] | None,
+    recursive: frozenset[str] | None,
     orders: Sequence[Chosen],
     maintenance: str,
     scans: bool,
@@ -415,22 +415,22 @@ def with_plans(
     """Return a rule with plans: of the given orders, or, if there are none, of those that fit the
     rows in the store.
 
-    `own` are the views of its stratum, if that is recursive.  Raises ConstructError.
+    `recursive` are the views of its stratum, if that is recursive.  Raises ConstructError.
     """
     keys = {name: layouts[name].keys for name in (*rule.reads, *rule.writes) if name in layouts}
     given = rule.definition, predicates, keys, store.distinct, store.encode
-    if own is None:
+    if recursive is None:
         made = replace(
             rule, plans=make_plans(*given, orders, maintenance, scans, store.heavy, searched)
         )
     else:
-        plans, searches = make_recursive_plans(*given, own, orders, maintenance, store.heavy)
+        plans, searches = make_recursive_plans(*given, recursive, orders, maintenance, store.heavy)
         made = replace(rule, plans=plans, searches=searches)
     if orders:
         return made
     basis = rule.basis._replace(estimated=tuple(plan.estimates for plan in made.plans), found=())
     if any(len(plan.tries) > 1 for plan in made.plans):
-        sizes = {name: store.rows(name) for name in rule.reads if name not in (own or ())}
+        sizes = {name: store.rows(name) for name in rule.reads if name not in (recursive or ())}
         basis = basis._replace(sizes=sizes, expected=max(plan.pace for plan in made.plans))
     return replace(made, basis=basis)
 
@@ -467,13 +467,13 @@ def planned_anew(
             else upkeep(rule)
         )
         stratum = installed.recursion.get(rule)
-        own = stratum.recursive if stratum else None
+        recursive = stratum.recursive if stratum else None
         new = with_plans(
             rule,
             installed.program.predicates,
             installed.layouts,
             store,
-            own,
+            recursive,
             (),
             maintenance,
             block.rewrites.scans,

@@ -200,9 +200,9 @@ class Installed:
         """Return some blocks, each after those that it uses, with the layouts of their predicates."""
         blocks, layouts = [*compiled], dict[str, Layout]()
         predicates = dict[str, Predicate]()
-        for block, own in blocks:
+        for block, saved in blocks:
             predicates.update(block.part.predicates)
-            layouts.update(own)
+            layouts.update(saved)
         program = Program(predicates, (*chain(*(block.in_order for block, _ in blocks)),))
         return Installed((*(block for block, _ in blocks),), program, layouts, rest=rest)
 
@@ -222,9 +222,9 @@ class Installed:
         cached["scanned_ends"] = self.scanned_ends.union(_scanned_ends(block, layouts))
         known, later = self.program.rules, program.rules[len(self.program.rules) :]
         if program.rules[: len(known)] == known:
-            own = {id(rule.definition): rule for rule in block.rules}
-            cached["rules"] = (*self.rules, *(own[id(definition)] for definition in later))
-            cached["strata"] = (*self.strata, *_strata_of(later, own))
+            definitions = {id(rule.definition): rule for rule in block.rules}
+            cached["rules"] = (*self.rules, *(definitions[id(definition)] for definition in later))
+            cached["strata"] = (*self.strata, *_strata_of(later, definitions))
         made.__dict__.update(cached)  # as if the cached properties had been read
         return made
 
@@ -282,7 +282,7 @@ class Installed:
         """The permuted indices that plans use, by predicate, found when they are asked for."""
         return Computed(
             lambda name: [
-                one for one in self._uses.permuted.get(name, ()) if one not in self.deferred
+                index for index in self._uses.permuted.get(name, ()) if index not in self.deferred
             ]
         )
 
@@ -295,15 +295,15 @@ class Installed:
         """Return the deferred indices by which changes of predicates are followed. O(rules)."""
         if not self.deferred:
             return frozenset()
-        found, reached = set[Index](), {*names}
+        indices, reached = set[Index](), {*names}
         for stratum in self.strata:
             for rule in stratum.rules if not reached.isdisjoint(stratum.reads) else ():
                 reached.update(rule.writes)
                 for plan in rule.plans:
-                    found |= self.probed_in(
+                    indices |= self.probed_in(
                         plan, {t.index for t in plan.tries if t.index.predicate in reached}
                     )
-        return frozenset(found)
+        return frozenset(indices)
 
     def probed_in(self, plan: Plan, changed: Container[Index]) -> frozenset[Index]:
         """Return the deferred indices that a plan's probes read when some indices have changed."""
@@ -341,18 +341,18 @@ class Installed:
         was seen to take.
         """
         return self.replacing(
-            {self.numbered[n]: self.numbered[n].slower(found) for n, found in operations.items()}
+            {self.numbered[n]: self.numbered[n].slower(steps) for n, steps in operations.items()}
         )
 
     def measuring(
-        self, took: Mapping[int, int], found: Mapping[int, Mapping[int, Sequence[int]]]
+        self, took: Mapping[int, int], steps: Mapping[int, Mapping[int, Sequence[int]]]
     ) -> "Installed":
         """Return this with the operations that evaluated some rules, and the rows of their
         steps, by their numbers.
         """
         rules = {n: self.numbered[n] for n in took}
         return self.replacing(
-            {rule: rule.measured(took[n], found.get(n, {})) for n, rule in rules.items()}
+            {rule: rule.measured(took[n], steps.get(n, {})) for n, rule in rules.items()}
         )
 
     @cached_property
@@ -532,8 +532,8 @@ class Installed:
         """The relations, functions and views that users declared or derive, by name."""
         blocks = {block.name for block in self.blocks}
         return {
-            name: one
-            for name, one in self.program.predicates.items()
+            name: predicate
+            for name, predicate in self.program.predicates.items()
             if not is_helper(name, blocks)
         }
 
@@ -605,7 +605,7 @@ class Installed:
         """Return everything that opening needs, also of the blocks that are not among these."""
         owners = {name: b.name for b in self.blocks for name in b.part.predicates}
         blocks = self.rest.with_own({b.name: self._saved_block(b, owners) for b in self.blocks})
-        flags = set[str]().union(*(one.saved for one in blocks.values()))
+        flags = set[str]().union(*(block.saved for block in blocks.values()))
         used = [n for n, name in enumerate(Rewrites._fields, 1) if name in flags]
         planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
         deferred, partial = {*self.deferred}, {*self.cut}

@@ -78,9 +78,9 @@ def keep(key: str, compiled: Any, store: Relations) -> None:
     _Pickler(file, pickle.HIGHEST_PROTOCOL).dump((*made,))
     path = _folder() / key
     with suppress(OSError):
-        own = path.with_suffix(f".{os.getpid()}-{get_ident()}")  # whole, or not there
-        own.write_bytes(file.getbuffer())
-        own.replace(path)
+        draft = path.with_suffix(f".{os.getpid()}-{get_ident()}")  # whole, or not there
+        draft.write_bytes(file.getbuffer())
+        draft.replace(path)
 
 
 class _Pickler(pickle.Pickler):

@@ -85,13 +85,13 @@ class Relations:
             one for one in names - defined if split_column(one)[0] not in own and not self._opening
         }
         wanted |= {split_column(name)[0] for name in wanted if not self._has(name)} - defined
-        found = dict[str, Predicate]()
+        predicates = dict[str, Predicate]()
         for name in sorted(filter(self._has, wanted)):
             schema = function_schema(self._relations[name].info)
             _refuse_unread(name, schema)
-            if predicate := predicate_of(name, schema, Where(PLACE, len(found) + 1, 1)):
-                found[name] = predicate
-        return found
+            if predicate := predicate_of(name, schema, Where(PLACE, len(predicates) + 1, 1)):
+                predicates[name] = predicate
+        return predicates
 
     def layouts(self, predicates: Mapping[str, Predicate]) -> dict[str, Layout]:
         """Return the layouts of the extensional ones of some predicates. Raises as `layout`, but
@@ -222,9 +222,9 @@ def _names(columns: list[str]) -> tuple[str, ...]:
     """Return variable names for columns: their own names, or c1, c2, ... for names that rules
     cannot write.
     """
-    own = ["" if set("`$\n") & {*name} else name for name in columns]
-    free = (f"c{n}" for n in count(1) if f"c{n}" not in own)
-    return tuple(name or next(free) for name in own)
+    names = ["" if set("`$\n") & {*name} else name for name in columns]
+    free = (f"c{n}" for n in count(1) if f"c{n}" not in names)
+    return tuple(name or next(free) for name in names)
 
 
 # -- reads of a relation that got other columns
@@ -240,30 +240,30 @@ def with_columns_of(text: str, was: Predicate, columns: Sequence[Column], declar
     A new column is `_`.  The new `declaration` stays.  Raises EditError for an atom that is written
     in another way than SQL's rules write it, or that names a column which is gone.
     """
-    found, end = list[str](), 0
+    pieces, end = list[str](), 0
     quoted = {
         place
-        for one in finditer(r"\"(?:[^\"\\]|\\.)*\"|//[^\n]*", text)
-        for place in range(*one.span())
+        for match in finditer(r"\"(?:[^\"\\]|\\.)*\"|//[^\n]*", text)
+        for place in range(*match.span())
     }
-    for one in finditer(rf"(?<![\w:`$]){escape(show_name(was.name))}(?=[\[(])", text):
-        if one.start() in quoted or text.startswith(declaration, one.start()):
+    for match in finditer(rf"(?<![\w:`$]){escape(show_name(was.name))}(?=[\[(])", text):
+        if match.start() in quoted or text.startswith(declaration, match.start()):
             continue
-        keys, values, after = _atom_at(text, one.end(), was)
+        keys, values, after = _atom_at(text, match.end(), was)
         named = dict(zip(was.columns, keys + values, strict=True))
         gone = [
             term
             for name, term in named.items()
             if name not in {c.name for c in columns} and term.rstrip("?") != "_"
         ]
-        if gone or (one.start() and text[one.start() - 1] in "+-^"):
+        if gone or (match.start() and text[match.start() - 1] in "+-^"):
             raise EditError(
                 f"rules read columns of {was.name} by their positions, which have changed"
             )
         terms = [named.get(c.name, "_?" if str(c.type).endswith("?") else "_") for c in columns]
-        found += text[end : one.end()], _written(terms[: len(keys)], terms[len(keys) :])
+        pieces += text[end : match.end()], _written(terms[: len(keys)], terms[len(keys) :])
         end = after
-    return "".join((*found, text[end:]))
+    return "".join((*pieces, text[end:]))
 
 
 def _written(keys: list[str], values: list[str]) -> str:
@@ -282,13 +282,13 @@ def _atom_at(text: str, start: int, predicate: Predicate) -> tuple[list[str], li
     shape = compile(
         rf"[\[(](?P<keys>{many})[\])](?:\s*=\s*(?:\((?P<values>{many})\)|(?P<value>{TERM})))?(?={ENDS})"
     )
-    if found := shape.match(text, start):
-        keys = findall(TERM, found["keys"])
-        values = findall(TERM, found["values"] or found["value"] or "")
+    if match := shape.match(text, start):
+        keys = findall(TERM, match["keys"])
+        values = findall(TERM, match["values"] or match["value"] or "")
         if len(keys) + len(values) == len(predicate.columns) and (text[start] == "[") == bool(
             values
         ):
-            return keys, values, found.end()
+            return keys, values, match.end()
     raise EditError(
         f"rules read columns of {predicate.name} by their positions, which have changed"
     )

@@ -129,8 +129,8 @@ class InstalledRule:
         """How many bindings each plan, by its number, listed when the rule was last evaluated, if
         that is known.
         """
-        found = () if self.definition.aggregates else self.basis.found
-        return {number: steps[-1] for number, steps in enumerate(found) if steps}
+        rows = () if self.definition.aggregates else self.basis.found
+        return {number: steps[-1] for number, steps in enumerate(rows) if steps}
 
     def evaluated(self, now: int, recorded: int, left: float = 1.0) -> Evaluated:
         """Return what its newest full evaluation says of another, which reads `now` rows."""

@@ -72,12 +72,12 @@ Step = Flush | FollowPlan | FollowStratum | FollowRule
 
 def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRule]:
     """Return the rules that predicates follow from, directly or not, in dependency order."""
-    wanted, found = {*names}, list[InstalledStratum]()
+    names_wanted, strata = {*names}, list[InstalledStratum]()
     for stratum in reversed(installed.strata):
-        if any(wanted.intersection(rule.writes) for rule in stratum.rules):
-            found.append(stratum)
-            wanted.update(stratum.reads)
-    return [rule for stratum in reversed(found) for rule in stratum.rules]
+        if any(names_wanted.intersection(rule.writes) for rule in stratum.rules):
+            strata.append(stratum)
+            names_wanted.update(stratum.reads)
+    return [rule for stratum in reversed(strata) for rule in stratum.rules]
 
 
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:

@@ -124,10 +124,10 @@ def compiled(
             block, layouts = installed.blocks[-1], installed.layouts
             for rule in block.rules:
                 assert rule.basis.sizes.keys() <= installed.program.predicates.keys()
-            own = {n: layouts[n] for n in block.part.predicates if n in layouts}
-            part[name].compiled = block, own
+            layouts_here = {n: layouts[n] for n in block.part.predicates if n in layouts}
+            part[name].compiled = block, layouts_here
             if name in files:
-                keep(files[name], (block, own), store)
+                keep(files[name], (block, layouts_here), store)
     blocks = {block.name: block for block in installed.blocks}
     installed = replace(
         installed, blocks=(*(blocks[name] for name in part),), partial=rules.partial
@@ -143,8 +143,8 @@ def _take_kept(part: Mapping[str, SavedBlock], store: Relations) -> dict[str, st
     files = dict[str, str]()
     for name, block in part.items():
         uses = block.saved["uses"]
-        files[name] = key_of(block, [files[one] for one in uses])
-        if not block.compiled and all(part[one].compiled for one in uses):
+        files[name] = key_of(block, [files[use] for use in uses])
+        if not block.compiled and all(part[use].compiled for use in uses):
             block.compiled = kept(files[name], store)
     return files
 
@@ -158,7 +158,7 @@ def all_compiled(
     # raised where rules have more plans than were saved
     with suppress(IndexError, ValueError, AssertionError):
         installed = compiled(rules, source, rules.blocks, relations)
-        saved_plans = [len(r) for one in rules.blocks.values() for r in one.saved["orders"]]
+        saved_plans = [len(r) for block in rules.blocks.values() for r in block.saved["orders"]]
         if saved_plans == [len(rule.plans) for rule in installed.rules]:
             return installed
     raise IvmError(ANOTHER)
@@ -348,15 +348,15 @@ class VersionRules:
         """Return the blocks that a block's removal concerns: of each relation that it has, one of
         the readers, which declares it from then on.
         """
-        block, found = self.saved.blocks.get(name), set[str]()
+        block, views = self.saved.blocks.get(name), set[str]()
         lost = {*block.saved["has"]} if block else set[str]()
-        for other, one in self.saved.blocks.items() if lost else ():
+        for other, saved in self.saved.blocks.items() if lost else ():
             if other == name or (
-                name in one.saved["uses"] and not lost.isdisjoint(one.saved["reads"])
+                name in saved.saved["uses"] and not lost.isdisjoint(saved.saved["reads"])
             ):
-                lost.difference_update(one.saved["reads"])
-                found.update(one.saved["has"])
-        return self.needed(found)
+                lost.difference_update(saved.saved["reads"])
+                views.update(saved.saved["has"])
+        return self.needed(views)
 
     def _of(self, names: Iterable[str]) -> set[str]:
         """Return the blocks that have some names."""

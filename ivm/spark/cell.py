@@ -431,16 +431,16 @@ def rows_in(store: Store, batch: Batch, cell: int, name: str, changed: bool) -> 
 
 def audit(batch: Batch, cell: int) -> list[Message]:
     """Return what a cell would send if every row were new, for `compare`, and a tick to itself."""
-    found: list[Message] = []
+    messages: list[Message] = []
     with opened(batch, cell, mode="r") as workspace:
         for number, channel in enumerate(batch.layout.channels):
             if channel.kind != BASE:
-                found += messages_of(
+                messages += messages_of(
                     changes_of(workspace, channel, cell, batch.layout.cells, None, None),
                     number,
                     channel,
                 )
-    return [*found, _tick(cell, {})]
+    return [*messages, _tick(cell, {})]
 
 
 def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violation]:
@@ -453,12 +453,12 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
             target = batch.layout.channels[message.channel].target
             expected[target].append(read_table(message.payload).drop_columns([CHANGE]))
     with opened(batch, cell) as workspace:
-        found = [*workspace.store.check(), *workspace.check()]
+        faults = [*workspace.store.check(), *workspace.check()]
         with workspace.store.snapshot() as snap:
             try:
                 refuse_other(batch, cell, Progress.of(snap))
             except CellsError as error:
-                found.append(Violation("each cell has the newest batch", None, (), str(error)))
+                faults.append(Violation("each cell has the newest batch", None, (), str(error)))
             for channel in batch.layout.channels:
                 if channel.kind == BASE:
                     away = sum(
@@ -473,16 +473,16 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
                 else:
                     continue
                 if fact:
-                    found.append(Violation("the cells agree", None, (), f"cell {cell}: {fact}"))
-    return [*dict.fromkeys(found)]
+                    faults.append(Violation("the cells agree", None, (), f"cell {cell}: {fact}"))
+    return [*dict.fromkeys(faults)]
 
 
 def _difference(found: pa.Table, name: str, expected: list[pa.Table]) -> str:
     """Describe a row that one of two tables has and the other lacks; empty if there is none."""
-    wanted = pa.concat_tables(
+    expected_rows = pa.concat_tables(
         [found.slice(0, 0), *(table.cast(found.schema) for table in expected)]
     )
-    changed = difference(found, wanted)
+    changed = difference(found, expected_rows)
     for kind, words in (
         ("insert", "lacks {} rows that other cells have"),
         ("delete", "has {} rows that other cells lack"),
@@ -514,14 +514,14 @@ def total_parts(old: Snapshot | None, new: Snapshot, predicate: Predicate) -> pa
     keys = len(predicate.keys)
     group, (places, amounts) = rows[: keys or 1], rows[keys or 1 : (keys or 1) + 2]
     low, high = amounts & 0xFFFFFFFF, amounts >> 32  # amount = high * 2^32 + low
-    parts, numbers, found = [], [], []
+    parts, numbers, totals = [], [], []
     for half, words in enumerate((low, high)):
         kept = (words != 0) | ((half == 0) & (amounts == 0))
         values = _as_floats(words[kept], places[kept] + half, predicate.name)
         parts.append(values)
         numbers.append(2 * places[kept] + half)
-        found.append(np.flatnonzero(kept))
-    which = np.concatenate(found)
+        totals.append(np.flatnonzero(kept))
+    which = np.concatenate(totals)
     infinite = places[which] >= INFINITE
     beyond = np.array([np.inf, -np.inf, np.nan])[np.where(infinite, places[which] - INFINITE, 0)]
     value = np.where(infinite, beyond, np.concatenate(parts))

@@ -78,8 +78,8 @@ class Applied(NamedTuple):
     def received(self) -> dict[int, int]:
         """The number of rows that each cell received."""
         return {
-            cell: sum(sum(a["received"].values()) for a in found)
-            for cell, found in self.accounts.items()
+            cell: sum(sum(a["received"].values()) for a in account)
+            for cell, account in self.accounts.items()
         }
 
 
@@ -132,9 +132,9 @@ class Cells:
         for warning in said:
             warnings.warn(warning, stacklevel=2)
         tables = _with_one(_known_tables(tables or {}, predicates), predicates)
-        found = measure(tables, predicates, cells)
+        measured = measure(tables, predicates, cells)
         layout = plan(
-            rules, cells, {**found.sizes, **(sizes or {})}, found.hot if hot is None else hot
+            rules, cells, {**measured.sizes, **(sizes or {})}, measured.hot if hot is None else hot
         )
         place = Folder(folder, create=True)
         with _closed_if_it_fails(place):
@@ -432,10 +432,10 @@ class Cells:
     def _gathered(self, name: str, changed: bool) -> Answer:
         batch = self._done_batch()
         predicate = self._known(name)
-        found = self._in_all(batch, partial(stages.rows_of, name=predicate.name, changed=changed))
+        rows = self._in_all(batch, partial(stages.rows_of, name=predicate.name, changed=changed))
         schema = schema_of(predicate, changed)
         table = pa.concat_tables(
-            [schema.empty_table(), *(stages.table_of(m).cast(schema) for m in found)]
+            [schema.empty_table(), *(stages.table_of(m).cast(schema) for m in rows)]
         )
         return Answer(table.sort_by([(name, "ascending") for name in predicate.columns]))
 
@@ -485,8 +485,8 @@ class Cells:
 
     def _move_to(self, cells: int) -> None:
         old, before = self._done_batch(), self._manifest
-        found = stages.merge_sizes(self._all(partial(stages.sizes_of, cells_wanted=cells)), cells)
-        layout = plan(self.layout.program, cells, found.sizes, found.hot)
+        sizes = stages.merge_sizes(self._all(partial(stages.sizes_of, cells_wanted=cells)), cells)
+        layout = plan(self.layout.program, cells, sizes.sizes, sizes.hot)
         number = self._folder.next_generation()
         folder = Path(self._folder.generation(number))
         folder.mkdir()

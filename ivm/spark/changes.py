@@ -63,26 +63,26 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
     `warn_of_others`). Raises EditError for missing columns, values that a column does not hold
     exactly, nulls in a column without nulls, and unknown change types.
     """
-    found = table if isinstance(table, pa.Table) else pa.table(table)
-    kinds = _kinds(found, predicate.name)
+    rows = table if isinstance(table, pa.Table) else pa.table(table)
+    kinds = _kinds(rows, predicate.name)
     # the store's key of f[] = t is its value
     gone, keys = pc.equal(kinds, "delete"), max(1, key_count(predicate))
-    all_gone = found.num_rows > 0 and pc.all(gone).as_py()
+    all_gone = rows.num_rows > 0 and pc.all(gone).as_py()
     columns: dict[str, Any] = {}
     for place, field in enumerate(schema_of(predicate)):
         if all_gone and place >= keys:
-            columns[field.name] = pa.nulls(found.num_rows, field.type)
-        elif field.name not in found.column_names:
+            columns[field.name] = pa.nulls(rows.num_rows, field.type)
+        elif field.name not in rows.column_names:
             raise EditError(
                 f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes "
-                f"have {', '.join(found.column_names)}: select or rename them"
+                f"have {', '.join(rows.column_names)}: select or rename them"
             )
         else:
-            of_rows = None if place < keys or CHANGE not in found.column_names else gone
-            columns[field.name] = _column(predicate, place, found[field.name], of_rows)
+            of_rows = None if place < keys or CHANGE not in rows.column_names else gone
+            columns[field.name] = _column(predicate, place, rows[field.name], of_rows)
     columns[CHANGE] = kinds
-    if order := next((name for name in (ORDER, ORDINAL) if name in found.column_names), None):
-        columns[ORDER] = _exact(predicate.name, order, INT64, found[order])
+    if order := next((name for name in (ORDER, ORDINAL) if name in rows.column_names), None):
+        columns[ORDER] = _exact(predicate.name, order, INT64, rows[order])
         if nulls := columns[ORDER].null_count:
             raise EditError(
                 f"{predicate.name}: {order} is null in {nulls} rows: give each change its version"
@@ -184,10 +184,10 @@ def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
         came = came.join(twice.slice(0, 1), keys=keys, join_type="inner")
     if came.num_rows > 1:
         rows = came.select([*keys, *values]).to_pylist()
-        one, other = (tuple(row.values()) for row in rows[:2])
-        shown = (one[len(keys) :], other[len(keys) :])
+        row_one, other = (tuple(row.values()) for row in rows[:2])
+        shown = (row_one[len(keys) :], other[len(keys) :])
         raise FunctionConflictError(
-            name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown)
+            name, row_one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown)
         )
 
 

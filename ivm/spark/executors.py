@@ -82,8 +82,8 @@ def through(
     told = {} if failure else {message.cell: json.loads(message.payload) for message in left}
     return Rounds(
         failure,
-        {cell: found.get("rounds", []) for cell, found in told.items()},
-        {cell: found["version"] for cell, found in told.items() if "version" in found},
+        {cell: told_by.get("rounds", []) for cell, told_by in told.items()},
+        {cell: told_by["version"] for cell, told_by in told.items() if "version" in told_by},
     )
 
 
@@ -161,8 +161,8 @@ def _task(
         waiting = [message for part in batches for message in read_messages(part)]
         for cell, messages in by_cell(waiting):
             with sentence_first():
-                found = stage(batch, cell, messages)
-            for sent in found:
+                messages_made = stage(batch, cell, messages)
+            for sent in messages_made:
                 yield write_messages([sent]).to_batches()[0]
 
     return run
@@ -175,10 +175,10 @@ def ticks(cells: Iterable[int]) -> list[Message]:
 
 def by_cell(messages: Iterable[Message]) -> list[tuple[int, list[Message]]]:
     """Group messages by the cell that they go to, in order of cells."""
-    found: dict[int, list[Message]] = defaultdict(list)
+    by_number: dict[int, list[Message]] = defaultdict(list)
     for message in messages:
-        found[message.cell].append(message)
-    return sorted(found.items())
+        by_number[message.cell].append(message)
+    return sorted(by_number.items())
 
 
 def write_messages(messages: Sequence[Message]) -> pa.Table:

@@ -61,7 +61,7 @@ class State(NamedTuple):
         return cls(
             manifest,
             layout,
-            {name: found for name, found in predicates.items() if not is_made(name)},
+            {name: predicate for name, predicate in predicates.items() if not is_made(name)},
         )
 
 
@@ -105,12 +105,12 @@ class Folder:
     def load(self) -> dict[str, Any]:
         """Return the manifest, perhaps empty. Raises CellsError for another release's format."""
         with self._store.snapshot() as snap:
-            found: dict[str, Any] = json.loads(str(snap.properties.get(MANIFEST, "{}")))
-        if found and found["format"] != FORMAT:
+            saved: dict[str, Any] = json.loads(str(snap.properties.get(MANIFEST, "{}")))
+        if saved and saved["format"] != FORMAT:
             raise CellsError(
-                f"{self.path} has format {found['format']}, and this release reads {FORMAT}"
+                f"{self.path} has format {saved['format']}, and this release reads {FORMAT}"
             )
-        return found
+        return saved
 
     def save(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest, durably."""
@@ -123,8 +123,8 @@ class Folder:
 
     def next_generation(self) -> int:
         """Return a generation number that no folder has, not even one that a crash left."""
-        found = [path.name.removeprefix("generation-") for path in self.path.glob("generation-*")]
-        return 1 + max((int(number) for number in found if number.isdigit()), default=0)
+        numbers = [path.name.removeprefix("generation-") for path in self.path.glob("generation-*")]
+        return 1 + max((int(number) for number in numbers if number.isdigit()), default=0)
 
     def remove_others(self, generation: int, batch: int | None) -> None:
         """Delete what a crash left of other generations, and of batches but the pending one."""
@@ -155,8 +155,8 @@ class Folder:
     def sync_batch(self, number: int) -> None:
         """Sync a batch's messages to disk."""
         path = self._batch(number)
-        for one in (*path.rglob("*"), path, path.parent, self.path):
-            _sync(one)
+        for path_in in (*path.rglob("*"), path, path.parent, self.path):
+            _sync(path_in)
 
     def files(self, number: int) -> list[str]:
         """Return the files of a batch's messages."""

@@ -134,15 +134,15 @@ class Progress:
         """Return the cursor of a relation's feed; None without one, or if an old release did not
         record the store.
         """
-        found = self.cursors.get(relation)
-        return FeedCursor(**found) if isinstance(found, dict) and "store" in found else None
+        cursor = self.cursors.get(relation)
+        return FeedCursor(**cursor) if isinstance(cursor, dict) and "store" in cursor else None
 
     def rows(self, relation: str) -> RowsCursor:
         """Return the cursor of a relation's change rows."""
-        found = self.cursors.get(relation)
-        if isinstance(found, int):
-            return RowsCursor(found)  # of release 0.2
-        return RowsCursor(**found) if found and "newest" in found else RowsCursor()
+        cursor = self.cursors.get(relation)
+        if isinstance(cursor, int):
+            return RowsCursor(cursor)  # of release 0.2
+        return RowsCursor(**cursor) if cursor and "newest" in cursor else RowsCursor()
 
     def move(self, relation: str, cursor: Cursor | None) -> None:
         """Record how far a relation's source is read; None if the whole relation was compared."""
@@ -243,15 +243,15 @@ def _create_tables(workspace: ivm.Workspace, rules: str) -> list[str]:
         missing = [
             p for p in compile(rules).predicates.values() if p.extensional and p.name not in snap
         ]
-    wanted = [one for one in missing if one.nullable and one.nullable[0] < key_count(one)]
-    if wanted:
+    keyless = [one for one in missing if one.nullable and one.nullable[0] < key_count(one)]
+    if keyless:
         with workspace.store.transaction("tables") as txn:
-            for one in wanted:
+            for one in keyless:
                 columns = map(Column, one.columns, map(Type.parse, one.stored_types))
                 txn.create(
                     one.name, Schema((*columns,), one.columns[: key_count(one)]), keys_null=True
                 )
-    return [one.name for one in wanted]
+    return [one.name for one in keyless]
 
 
 def _drop_tables(workspace: ivm.Workspace, names: list[str]) -> None:
@@ -351,8 +351,8 @@ def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Tra
 def _progress(workspace: ivm.Workspace) -> Progress | None:
     """Return the progress of refreshes; None if none was ever committed."""
     with workspace.store.snapshot() as snap:
-        found = snap.properties.get(PROGRESS)
-    return None if found is None else Progress.parse(str(found))
+        saved = snap.properties.get(PROGRESS)
+    return None if saved is None else Progress.parse(str(saved))
 
 
 def _changes(
@@ -361,14 +361,14 @@ def _changes(
     """Return the changes that a source has for a relation, and advance its cursor."""
     if isinstance(source, Feed):
         return _from_feed(relation, predicate, source, progress, strict)
-    found = source if isinstance(source, pa.Table) else pa.table(source)
-    warn_of_others(found.column_names, predicate)
-    if CHANGE not in found.column_names:
+    rows = source if isinstance(source, pa.Table) else pa.table(source)
+    warn_of_others(rows.column_names, predicate)
+    if CHANGE not in rows.column_names:
         progress.move(predicate.name, None)
-        return _compared(relation, predicate, found)
-    table = as_changes(found, predicate)
-    if ORDER in found.column_names:
-        moments = found[MOMENT] if MOMENT in found.column_names else None
+        return _compared(relation, predicate, rows)
+    table = as_changes(rows, predicate)
+    if ORDER in rows.column_names:
+        moments = rows[MOMENT] if MOMENT in rows.column_names else None
         table, cursor = take_new(predicate.name, table, moments, progress.rows(predicate.name))
         progress.move(predicate.name, cursor)
     return newest_changes(table, [*predicate.columns[: key_count(predicate)]])
@@ -438,11 +438,11 @@ def _since(
 def _compared(relation: WritableRelation, predicate: Predicate, rows: pa.Table) -> pa.Table:
     """Return the changes that make a relation's rows those of a table. O(rows)."""
     columns = schema_of(predicate).names
-    wanted, found = as_changes(rows, predicate), relation.to_arrow()
+    expected, stored = as_changes(rows, predicate), relation.to_arrow()
     return (
-        difference(found.cast(wanted.select(columns).schema), wanted.select(columns))
-        if found.num_rows
-        else wanted
+        difference(stored.cast(expected.select(columns).schema), expected.select(columns))
+        if stored.num_rows
+        else expected
     )
 
 
@@ -456,13 +456,13 @@ def take_new(
     new nor known.
     """
     columns = ", ".join(f"{field.name} {field.type}" for field in table.schema)
-    found = digests(table, moments)
+    rows_new = digests(table, moments)
     if cursor.columns != columns:
         cursor = RowsCursor(cursor.newest)  # digests of rows with other columns cannot be compared
     again = {
-        version for version, digest in found.items() if cursor.taken.get(str(version)) == digest
+        version for version, digest in rows_new.items() if cursor.taken.get(str(version)) == digest
     }
-    old = {version for version in found if version <= cursor.newest} - again
+    old = {version for version in rows_new if version <= cursor.newest} - again
     known = [int(version) for version in cursor.taken]
     # older versions count as applied, too
     reaches = min(known) if again and len(known) == REMEMBERED else NONE
@@ -474,10 +474,10 @@ def take_new(
             "snapshot that is compared, and go on with the changes since"
         )
     new = table.filter(pc.invert(pc.is_in(table[ORDER], pa.array([*again, *old], pa.int64()))))
-    taken = {**cursor.taken, **{str(version): digest for version, digest in found.items()}}
+    taken = {**cursor.taken, **{str(version): digest for version, digest in rows_new.items()}}
     kept = sorted(taken, key=int)[-REMEMBERED:]
     return new, RowsCursor(
-        max([cursor.newest, *found]), {version: taken[version] for version in kept}, columns
+        max([cursor.newest, *rows_new]), {version: taken[version] for version in kept}, columns
     )
 
 

@@ -112,9 +112,9 @@ class Layout(NamedTuple):
     def load(cls, saved: Mapping[str, Any]) -> "Layout":
         """Return the layout whose `_asdict()` was stored as JSON."""
 
-        def lying(found: Iterable[Any]) -> Distribution:
+        def lying(homes: Iterable[Any]) -> Distribution:
             return tuple(
-                Dimension(share, tuple(c), tuple(hot), spread) for share, c, hot, spread in found
+                Dimension(share, tuple(c), tuple(hot), spread) for share, c, hot, spread in homes
             )
 
         return cls(
@@ -123,7 +123,7 @@ class Layout(NamedTuple):
             saved["text"],
             saved["rounds"],
             tuple(Channel._make([*c[:4], lying(c[4]), *c[5:]]) for c in saved["channels"]),
-            {name: lying(found) for name, found in saved["homes"].items()},
+            {name: lying(homes_saved) for name, homes_saved in saved["homes"].items()},
             tuple(Writer._make([*w[:4], tuple(w[4])]) for w in saved["writers"]),
         )
 
@@ -173,7 +173,7 @@ def _one_aggregate_each(rule: Rule) -> list[Rule]:
     if len(rule.aggregates) < 2:
         return [rule]
     both = zip(rule.heads, rule.aggregates, strict=True)
-    return [replace(rule, heads=(head,), aggregates=(one,)) for head, one in both]
+    return [replace(rule, heads=(head,), aggregates=(aggregate,)) for head, aggregate in both]
 
 
 def refuse(program: Program) -> None:
@@ -386,14 +386,14 @@ class _Planner:
         ):
             return None
         keys = Atom(head.predicate, head.args)
-        found = set()
+        names = set()
         for shares, lies in bodies:
             if any(dimension.hot for lying in lies.values() for dimension in lying):
                 return None
             if not shares.of.keys() <= {v.name for v in keys.args if isinstance(v, Var)}:
                 return None
-            found.add(distribution_of(keys, shares.of, {}, set()))
-        return found.pop() if len(found) == 1 else None
+            names.add(distribution_of(keys, shares.of, {}, set()))
+        return names.pop() if len(names) == 1 else None
 
     def _source(self, atom: Atom, lying: Distribution, when: int) -> str:
         """Return the name that an atom reads: the predicate, if distributed so in this round,

@@ -69,13 +69,13 @@ def changed_rows(path: Path, predicate: Predicate, did: Refreshed) -> pa.Table:
     with pagestore.open(path, mode="r") as store:
         before, now = store.at(did.before), store.at(did.version)[name]
         if name not in before or before[name].schema != now.schema:
-            found = as_inserted(now.to_arrow())
+            changes = as_inserted(now.to_arrow())
         else:
             try:
-                found = store.diff(did.before, did.version, name).read_all()
+                changes = store.diff(did.before, did.version, name).read_all()
             except SchemaError:  # new rules rebuilt its tree
-                found = difference(before[name].to_arrow(), now.to_arrow())
-    table = found.cast(schema_of(predicate, changed=True))
+                changes = difference(before[name].to_arrow(), now.to_arrow())
+    table = changes.cast(schema_of(predicate, changed=True))
     return table.append_column("_commit_version", pa.repeat(did.version, table.num_rows))
 
 

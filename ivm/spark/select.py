@@ -175,8 +175,8 @@ class _Text:
 
     def declarations(self) -> list[str]:
         """Return the declarations of the tables that views read, and of the relation of one row."""
-        found = [_declaration(one) for one in self.read.values()]
-        return [*found, f"{ONE}(x) -> int(x)."] if self.uses_one else found
+        declared = [_declaration(source) for source in self.read.values()]
+        return [*declared, f"{ONE}(x) -> int(x)."] if self.uses_one else declared
 
     @staticmethod
     def _refuse_taken(name: str, names: Iterable[str], node: exp.Expr) -> None:
@@ -190,9 +190,9 @@ class _Text:
 
     def _table(self, name: str) -> Table | None:
         """Return a view or table: one that the text creates, of the workspace, or a source."""
-        own = _same(name, self.views)
-        if own is not None:
-            return self.views[own]
+        view = _same(name, self.views)
+        if view is not None:
+            return self.views[view]
         table = self._created(name) or self._stored(name) or self._source(name)
         if table is None:
             raise SqlError(f"no table or view {name} exists{REMEDY}{nearest(name, self._names())}")
@@ -206,21 +206,21 @@ class _Text:
         return table
 
     def _created(self, name: str) -> Table | None:
-        own = _same(name, self.tables)
-        return None if own is None else self.tables[own]
+        table_name = _same(name, self.tables)
+        return None if table_name is None else self.tables[table_name]
 
     def _stored(self, name: str) -> Table | None:
         return None if self.known is None else self.known.table(name)
 
     def _source(self, name: str) -> Table | None:
-        own = _same(name, self.sources)
-        if own is None:
+        source = _same(name, self.sources)
+        if source is None:
             return None
-        schema = self.sources[own]
+        schema = self.sources[source]
         columns = [
             Column(c.name, type_of_store(str(c.type)), c.type.nullable) for c in schema.columns
         ]
-        return self._keyed(own, columns, schema.key)
+        return self._keyed(source, columns, schema.key)
 
     def _keyed(self, name: str, columns: list[Column], key: Sequence[str]) -> Table:
         """Return a table; without a key all columns are one, which cells keep without nulls."""
@@ -254,14 +254,14 @@ def refuse_equal(name: str, table: Any, columns: tuple[str, ...]) -> None:
     keep one. O(rows).
     """
     if hasattr(table, "toArrow"):
-        wanted = [column for column in table.columns if column in columns or column in OF_CHANGES]
-        counted = table.groupBy(*wanted).count()
+        taken = [column for column in table.columns if column in columns or column in OF_CHANGES]
+        counted = table.groupBy(*taken).count()
         twice = counted.where(counted["count"] > 1).limit(1).toArrow()
     else:
-        wanted = [one for one in table.schema.names if one in columns or one in OF_CHANGES]
-        counted = table.select(wanted).group_by(wanted).aggregate([([], "count_all")])
+        taken = [one for one in table.schema.names if one in columns or one in OF_CHANGES]
+        counted = table.select(taken).group_by(taken).aggregate([([], "count_all")])
         twice = counted.filter(pc.greater(counted["count_all"], 1))
-    for row in twice.select(wanted).slice(0, 1).to_pylist():
+    for row in twice.select(taken).slice(0, 1).to_pylist():
         shown = ", ".join(f"{key} = {value!r}" for key, value in row.items())
         raise SqlError(
             f"{name} has the row {shown} twice, and no key: add a column that tells its rows "
@@ -271,7 +271,7 @@ def refuse_equal(name: str, table: Any, columns: tuple[str, ...]) -> None:
 
 def _same(name: str, names: Iterable[str]) -> str | None:
     """Return the one of some names that is a name, whatever the case of its letters."""
-    return next((one for one in names if one.lower() == name.lower()), None)
+    return next((word for word in names if word.lower() == name.lower()), None)
 
 
 def _declaration(table: Table) -> str:

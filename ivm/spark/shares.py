@@ -317,18 +317,18 @@ def measure(tables: Mapping[str, Any], predicates: Mapping[str, Predicate], cell
         schema = schema_of(predicates[name])
         if hasattr(table, "mapInArrow"):
             sizes[name] = max(1, table.count())
-            found = [
+            counted = [
                 _frequent_in_frame(table, column, limit(sizes[name], cells))
                 for column in schema.names
             ]
         else:
             rows = as_changes(table, predicates[name])
             sizes[name] = max(1, rows.num_rows)
-            found = [
+            counted = [
                 [value for value, n in counts(rows[c]) if n > limit(sizes[name], cells)]
                 for c in schema.names
             ]
-        for place, values in enumerate(found) if len(schema) > 1 else ():
+        for place, values in enumerate(counted) if len(schema) > 1 else ():
             if values:
                 hot[name, place] = frozenset(
                     hash_value(value, schema.field(place).type) for value in values

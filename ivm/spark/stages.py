@@ -79,8 +79,8 @@ def table_of(message: Message) -> pa.Table:
 
 def fault(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
     """Report why the cell's store is not as the newest batch left it, if so."""
-    found = cells.fault_of(batch, cell)
-    return [Message(cell, RESULT, found.encode())] if found else []
+    fault_text = cells.fault_of(batch, cell)
+    return [Message(cell, RESULT, fault_text.encode())] if fault_text else []
 
 
 def audit(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
@@ -95,18 +95,18 @@ def compare(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
 
 def violations_of(message: Message) -> list[Violation]:
     """Return the violations that `compare` found."""
-    found: list[Violation] = pickle.loads(message.payload)
-    return found
+    violations: list[Violation] = pickle.loads(message.payload)
+    return violations
 
 
 def moved(batch: Batch, cell: int, _: list[Message], old: Batch) -> list[Message]:
     """Send the base rows of an old cell to their home cells in a new layout."""
-    found: list[Message] = []
+    messages: list[Message] = []
     for number, channel in enumerate(batch.layout.channels if cell < old.layout.cells else ()):
         if channel.kind == BASE:
             rows = cells.rows_of(old, cell, channel.target)
-            found += messages_of(as_inserted(rows), number, channel)
-    return found
+            messages += messages_of(as_inserted(rows), number, channel)
+    return messages
 
 
 def sizes_of(batch: Batch, cell: int, _: list[Message], cells_wanted: int) -> list[Message]:

@@ -59,15 +59,15 @@ def split_floats(words: np.ndarray) -> Parts:
     values = float_values(words)
     finite, zero = np.isfinite(values), values == 0
     whole, exponent = _whole(values)
-    places, found = _split(np.abs(whole), exponent + UNIT)
-    found *= np.sign(whole)
-    found[0, ~finite] = 1
+    places, parts = _split(np.abs(whole), exponent + UNIT)
+    parts *= np.sign(whole)
+    parts[0, ~finite] = 1
     places[0, ~finite] = INFINITE + (values[~finite] < 0)
     places[0, np.isnan(values)] = NAN
     places[0, zero] = 0
-    kept = found != 0
+    kept = parts != 0
     kept[0] |= zero
-    return places[kept], found[kept], np.nonzero(kept)[1]
+    return places[kept], parts[kept], np.nonzero(kept)[1]
 
 
 def _whole(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -97,15 +97,15 @@ def _split_squares(words: np.ndarray) -> Parts:
     ]
     return _kept(
         np.concatenate([p for p, _ in pieces]) + SQUARES,
-        np.concatenate([found for _, found in pieces]),
+        np.concatenate([parts for _, parts in pieces]),
     )
 
 
 def _split_integers(words: np.ndarray) -> Parts:
-    found = np.stack([words & MASK, words >> 32])
-    kept = found != 0
+    parts = np.stack([words & MASK, words >> 32])
+    kept = parts != 0
     kept[0] |= words == 0
-    return (np.arange(2)[:, None] + np.zeros_like(words))[kept], found[kept], np.nonzero(kept)[1]
+    return (np.arange(2)[:, None] + np.zeros_like(words))[kept], parts[kept], np.nonzero(kept)[1]
 
 
 def _split_integer_squares(words: np.ndarray) -> Parts:
@@ -118,13 +118,13 @@ def _split_integer_squares(words: np.ndarray) -> Parts:
     second = (squares >> np.uint64(32)) + (mixed & mask)
     third = (mixed >> np.uint64(32)) + (highs & mask) + (second >> np.uint64(32))
     fourth = (highs >> np.uint64(32)) + (third >> np.uint64(32))
-    found = np.stack([squares & mask, second & mask, third & mask, fourth]).view(np.int64)
-    return _kept(np.arange(SQUARES, SQUARES + 4)[:, None] + np.zeros_like(words), found)
+    parts = np.stack([squares & mask, second & mask, third & mask, fourth]).view(np.int64)
+    return _kept(np.arange(SQUARES, SQUARES + 4)[:, None] + np.zeros_like(words), parts)
 
 
-def _kept(places: np.ndarray, found: np.ndarray) -> Parts:
-    kept = found != 0
-    return places[kept], found[kept], np.nonzero(kept)[1]
+def _kept(places: np.ndarray, parts: np.ndarray) -> Parts:
+    kept = parts != 0
+    return places[kept], parts[kept], np.nonzero(kept)[1]
 
 
 def round_parts(
@@ -139,9 +139,9 @@ def round_parts(
     """
     ends = np.append(starts, len(places))[1:].tolist()
     pairs = list(zip(places.tolist(), amounts.tolist(), strict=True))
-    found = [_rounded(op, pairs[a:b], scale) for a, b in zip(starts.tolist(), ends, strict=True)]
-    there = np.array([value is not None for value in found], bool)
-    return float_words(np.array([value for value in found if value is not None], np.float64)), there
+    sums = [_rounded(op, pairs[a:b], scale) for a, b in zip(starts.tolist(), ends, strict=True)]
+    there = np.array([value is not None for value in sums], bool)
+    return float_words(np.array([value for value in sums if value is not None], np.float64)), there
 
 
 def _rounded(op: str, pairs: list[tuple[int, int]], scale: int | None) -> float | None:

@@ -118,13 +118,13 @@ class Head:
 
         What a plan computes, and its filters, come first.
         """
-        found = [self._queued(number) for number in range(len(self._rule.heads))]
-        if self._rule.refuses or not all(found):
+        queues = [self._queued(number) for number in range(len(self._rule.heads))]
+        if self._rule.refuses or not all(queues):
             return []
-        states = {one.tree: number for number, one in enumerate(found) if one and one.shared}
+        states = {one.tree: number for number, one in enumerate(queues) if one and one.shared}
         return [
             one
-            for number, one in enumerate(found)
+            for number, one in enumerate(queues)
             if one and states.get(one.tree, number) == number
         ]
 
@@ -157,16 +157,16 @@ class Head:
             return Queued(state.name, how, (*keys, *values), shared=True)
         if state.kind != PARTS or not aggregate.argument:
             return None
-        own = Queued(state.name, PARTS, (*keys, PLACE, aggregate.argument.name), shared=True)
-        return self._cut(own, state.squared, state.counted)
+        parts = Queued(state.name, PARTS, (*keys, PLACE, aggregate.argument.name), shared=True)
+        return self._cut(parts, state.squared, state.counted)
 
-    def _cut(self, one: Queued, squared: bool, counted: bool) -> Queued | None:
+    def _cut(self, queue: Queued, squared: bool, counted: bool) -> Queued | None:
         """Return how numbers are cut into parts; None for floats that are squared."""
-        floats = self._rule.types[one.names[-1]] == "float64"
+        floats = self._rule.types[queue.names[-1]] == "float64"
         return (
             None
             if floats and squared
-            else one._replace(floats=floats, squared=squared, counted=counted)
+            else queue._replace(floats=floats, squared=squared, counted=counted)
         )
 
     @property
@@ -225,13 +225,13 @@ class Head:
         """
         rule, plan = self._rule, self._plan
         late = [node for _, node in self._late_steps]
-        found = variables(
+        names = variables(
             *rule.heads,
             *rule.aggregates,
             *chain(*map(_parts, late)),
             *([rule.failed] if rule.failed else []),
         )
-        return frozenset(v.name for v in found).intersection(plan.columns)
+        return frozenset(v.name for v in names).intersection(plan.columns)
 
     def _edits_of(
         self,
@@ -431,11 +431,11 @@ class Head:
         if state.kind == PARTS:
             assert aggregate.argument
             values = batch.columns[aggregate.argument.name]
-            places, found, which = parts_of(
+            places, parts, which = parts_of(
                 values, fold.type == "float64", state.squared, state.counted
             )
             weights = weights[which]
-            words = [*(word[which] for word in words), places, found * weights]
+            words = [*(word[which] for word in words), places, parts * weights]
         else:
             values_ = [batch.columns[v.name] for v in value_of(aggregate, group)]
             words += [~value for value in values_] if state.falling else values_
@@ -469,13 +469,13 @@ class Head:
         name = aggregate.argument.name
         (squared, counted) = (bool(const.value) for const in aggregate.constants)
         floats = self._rule.types[name] == "float64"
-        places, found, which = parts_of(batch.columns[name], floats, squared, counted)
+        places, parts, which = parts_of(batch.columns[name], floats, squared, counted)
         weights = weights[which]
         terms = [term for term in head.args if isinstance(term, Var)]  # all are
         keys = [
             places if term == aggregate.place else batch.columns[term.name][which] for term in terms
         ]
-        return None, [*keys, found * weights, weights]
+        return None, [*keys, parts * weights, weights]
 
 
 def _names(terms: Sequence[Term]) -> tuple[str, ...]:

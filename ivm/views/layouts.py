@@ -74,14 +74,14 @@ from pagestore.host import SUM as SUM_FOLD
 Wanted: TypeAlias = tuple[str, tuple[Var, ...], tuple[Var, ...]]
 
 
-def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tuple[Var, ...]]:
+def chains(states: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tuple[Var, ...]]:
     """Map each group that shares a state with others to the key of that state; `serving` says
     for each aggregate whether it can be computed from finer groups.
     """
-    found: dict[Wanted, tuple[Var, ...]] = {}
-    distinct = [one for one in dict.fromkeys(wanted) if one and len({*one[1]}) == len(one[1])]
+    levels_of: dict[Wanted, tuple[Var, ...]] = {}
+    distinct = [one for one in dict.fromkeys(states) if one and len({*one[1]}) == len(one[1])]
     free = {*distinct} - {
-        one for one, serves in zip(wanted, serving, strict=True) if one and not serves
+        one for one, serves in zip(states, serving, strict=True) if one and not serves
     }
     left = sorted(distinct, key=lambda one: (-len(one[1]), one in free))
     while left:
@@ -92,14 +92,14 @@ def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tup
         left = [one for one in left if one not in chain]
         if len(chain) > 1:
             levels = _key(chain) if chain[0] in free else chain[0][1]
-            found |= dict.fromkeys(chain, levels)
-    return found
+            levels_of |= dict.fromkeys(chain, levels)
+    return levels_of
 
 
-def _fits(one: Wanted, chain: list[Wanted], free: bool) -> bool:
+def _fits(state: Wanted, chain: list[Wanted], free: bool) -> bool:
     """Return whether a group may be next in a chain. A key that is not `free` has its order."""
-    finer = chain[-1][1] if free else chain[0][1][: len(one[1])]
-    return {*one[1]} <= {*finer}
+    finer = chain[-1][1] if free else chain[0][1][: len(state[1])]
+    return {*state[1]} <= {*finer}
 
 
 def _key(chain: list[Wanted]) -> tuple[Var, ...]:
@@ -230,12 +230,12 @@ class Fold(NamedTuple):
 
 def states_of(rule: Rule) -> list[State | None]:
     """Return the state of each head's aggregate, the same one if shared; None if none is needed."""
-    wanted = [_wanted(head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
+    states = [_wanted(head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
     serving = [
-        _serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)
+        _serves_levels(rule, one.op, key) for key, one in zip(states, rule.aggregates, strict=True)
     ]
-    keyed = chains(wanted, serving) if rule.levels else {}
-    return [key and _state(rule, wanted, n, keyed) for n, key in enumerate(wanted)]
+    keyed = chains(states, serving) if rule.levels else {}
+    return [key and _state(rule, states, n, keyed) for n, key in enumerate(states)]
 
 
 def may_be_partial(rule: Rule) -> bool:
@@ -252,18 +252,18 @@ def state_names(rule: Rule) -> list[str]:
 
 
 def _state(
-    rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wanted, tuple[Var, ...]]
+    rule: Rule, states: list[Wanted | None], number: int, keyed: dict[Wanted, tuple[Var, ...]]
 ) -> State:
     """Return the state of the aggregate with a number; `keyed` has the keys of states for
     several levels of detail.
     """
-    own = wanted[number]
-    assert own
-    (kind, group, values), levels = own, keyed.get(own, ())
+    state = states[number]
+    assert state
+    (kind, group, values), levels = state, keyed.get(state, ())
     sharing = [
         n
-        for n, other in enumerate(wanted)
-        if other == own or (levels and _is_level(other, own, keyed))
+        for n, other in enumerate(states)
+        if other == state or (levels and _is_level(other, state, keyed))
     ]
     if kind == INVERTED:
         sharing = [n for n in sharing if rule.aggregates[n].op == rule.aggregates[number].op]
@@ -294,16 +294,16 @@ def _state(
     )
 
 
-def _serves_levels(rule: Rule, op: str, wanted: Wanted | None) -> bool:
+def _serves_levels(rule: Rule, op: str, state: Wanted | None) -> bool:
     """Return whether an aggregate can use finer groups' state; texts within an order prevent it."""
-    if wanted is None or wanted[0] != VALUES or not serves_levels(op):
+    if state is None or state[0] != VALUES or not serves_levels(op):
         return False
-    return op in ("min", "max") or not any(has_ids(rule.types[v.name]) for v in wanted[2])
+    return op in ("min", "max") or not any(has_ids(rule.types[v.name]) for v in state[2])
 
 
-def _is_level(other: Wanted | None, own: Wanted, keyed: dict[Wanted, tuple[Var, ...]]) -> bool:
+def _is_level(other: Wanted | None, state: Wanted, keyed: dict[Wanted, tuple[Var, ...]]) -> bool:
     """Return whether the same state of several levels serves another aggregate."""
-    return other is not None and other[2] == own[2] and keyed.get(other) == keyed[own]
+    return other is not None and other[2] == state[2] and keyed.get(other) == keyed[state]
 
 
 def _wanted(head: Atom, aggregate: Aggregate) -> Wanted | None:

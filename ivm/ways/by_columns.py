@@ -89,7 +89,7 @@ def changed_tries(context: Context, plan: Plan) -> list[int]:
         return []
     apart, layouts = _apart(plan), context.installed.layouts
     pairs = [*zip(apart.tries, plan.tries, strict=True)]
-    keys = {one.index.predicate: layouts[trie.index.predicate].keys for one, trie in pairs}
+    keys = {shape.index.predicate: layouts[trie.index.predicate].keys for shape, trie in pairs}
     changed = [
         t
         for t, trie in enumerate(plan.tries)

@@ -143,7 +143,7 @@ class ColumnJoin:
 
     def whole(self) -> int:
         """Estimate how many rows are read of relations that are read whole."""
-        found = 0
+        rows = 0
         for node, (parent, distance) in self._above.items():
             source = self.tree.sources[node]
             near = [
@@ -154,8 +154,8 @@ class ColumnJoin:
             near += [parent] if self._leads(node) and distance <= RANGED else []
             ranges = any(self._leading(source, self.tree.shared(n, node)) for n in near)
             if source.predicate not in self._rows and not ranges:
-                found += self._trees[source.predicate].count
-        return found + sum(self._trees[source.predicate].count for source in self._negated)
+                rows += self._trees[source.predicate].count
+        return rows + sum(self._trees[source.predicate].count for source in self._negated)
 
     def _leads(self, node: int) -> bool:
         """Return whether the keys that are sought in a relation follow from changed rows."""
@@ -164,12 +164,12 @@ class ColumnJoin:
     @cached_property
     def _above(self) -> dict[int, tuple[int, int]]:
         """The relation above each, and its distance from the root."""
-        found, waiting = {self.root: (-1, 0)}, [self.root]
+        above, waiting = {self.root: (-1, 0)}, [self.root]
         for node in waiting:  # grows
-            below = [child for child in self.tree.near[node] if child not in found]
-            found |= dict.fromkeys(below, (node, found[node][1] + 1))
+            below = [child for child in self.tree.near[node] if child not in above]
+            above |= dict.fromkeys(below, (node, above[node][1] + 1))
             waiting += below
-        return found
+        return above
 
     def _unfit(self, node: int) -> tuple[int, float]:
         name = self.tree.sources[node].predicate
@@ -220,10 +220,10 @@ class ColumnJoin:
 
     def _rows_of(self, source: Source, names: Sequence[str]) -> np.ndarray:
         """Return the columns of some variables in the rows of an atom that pass its conditions."""
-        own = [c for c in self._given if c.names <= source.places.keys()]
-        columns = frozenset(names).union(*(c.names for c in own))
+        conditions = [c for c in self._given if c.names <= source.places.keys()]
+        columns = frozenset(names).union(*(c.names for c in conditions))
         return np.concatenate(
-            [_table(batch, names) for batch in self._blocks(source, columns, own)], axis=1
+            [_table(batch, names) for batch in self._blocks(source, columns, conditions)], axis=1
         )
 
     def _conditions_at(self, node: int, parent: int) -> list[Condition]:
@@ -248,13 +248,13 @@ class ColumnJoin:
         is listed.
         """
         here, other = (frozenset(self.tree.sources[n].places) for n in (node, parent))
-        found = [c for c in late if c.link and c.link.among(here - other, other - here)]
+        linked = [c for c in late if c.link and c.link.among(here - other, other - here)]
         shared = self.tree.shared(node, parent)
         if shared and self.tree.identifying(node) <= {*shared}:
             return []
         if shared and self.tree.kept(node, parent, above):
-            return [c for c in found if c.link and c.link.kind != NE]
-        return found
+            return [c for c in linked if c.link and c.link.kind != NE]
+        return linked
 
     # -- one relation and what is below it
 
@@ -285,8 +285,8 @@ class ColumnJoin:
             for place, child in enumerate(children):
                 after = needed.union(*(other.sought for other in children[place + 1 :]))
                 parts = child.joined(parts, after)
-            for found, times in parts:
-                yield _passing(late, found, times)
+            for rows, times in parts:
+                yield _passing(late, rows, times)
 
     def _reached(
         self, node: int, below: Sequence[int], needed: frozenset[str], local: Sequence[Condition]
@@ -294,10 +294,8 @@ class ColumnJoin:
         """Return the rows of a relation that changed rows lead to, and note the keys that they
         seek below it.
         """
-        source, shared = (
-            self.tree.sources[node],
-            {child: self.tree.shared(child, node) for child in below},
-        )
+        source = self.tree.sources[node]
+        shared = {child: self.tree.shared(child, node) for child in below}
         columns = needed.union(*(c.names for c in local), *shared.values())
         few = [*self._blocks(source, columns, local, keys=self._sought.get(node))]
         for child, names in ((child, names) for child, names in shared.items() if names):
@@ -366,8 +364,8 @@ class ColumnJoin:
         known += [(child.sought, child.few) for child in children if child.few is not None]
         most = min(FEW_KEYS, tree.count // costs.RANGE_ROWS)
         for names, few in known if not all(lo and hi for lo, hi in ranges) else ():
-            if few.shape[1] <= most and (found := self._leading(source, names, columns)):
-                order, index = found
+            if few.shape[1] <= most and (leading := self._leading(source, names, columns)):
+                order, index = leading
                 sought = [source.places[name] for name in names]
                 wanted = few[[sought.index(column) for column in order[: len(sought)]]].T.tolist()
                 at = tuple(map(order.index, columns))
@@ -430,18 +428,18 @@ class ColumnJoin:
         """
         late = [c for c in self._late if not c.link and c not in self._absences]
         needed = self._needed.union(*(c.names for c in late))
-        found = list[Source]()
+        sources = list[Source]()
         for source in self._negated if not self._rows else ():
             names = self._looked_up(source)
             core = [self.tree.sources[node] for node in self.tree.around(names)]
-            rows = sum(self._trees[one.predicate].count for one in (source, *core))
+            rows = sum(self._trees[leaf.predicate].count for leaf in (source, *core))
             if (
                 len(core) > 1
                 and rows <= RECORDS_MAX
                 and self._listing(needed | names) > self._listing(needed)
             ):
-                found.append(source)
-        return found
+                sources.append(source)
+        return sources
 
     def _listing(self, needed: frozenset[str]) -> int:
         """Return how many relations have several rows for a key that are listed, if these
@@ -498,11 +496,11 @@ class ColumnJoin:
         names = self._looked_up(atom)
         core = self.tree.around(names)
         self.tree = self.tree.without(core)
-        inner = frozenset(name for one in core for name in self.tree.sources[one].places)
+        inner = frozenset(name for part in core for name in self.tree.sources[part].places)
         sides = [names, *(frozenset(self.tree.sources[node].places) for node in core)]
         inner = frozenset(name for name in inner if sum(name in side for side in sides) > 1)
         below = [self.tree.below(node, -1) for node in core]
-        spanning = [c for c in self._conditions if not any(c.names <= one for one in below)]
+        spanning = [c for c in self._conditions if not any(c.names <= part for part in below)]
         needed = self._needed.union(*(c.names for c in spanning))
         corners = [Corner(self, node, inner, needed) for node in core]
         looked_up = [corner for corner in corners if corner.adds]
@@ -515,8 +513,8 @@ class ColumnJoin:
                 parts = corner.joined(
                     parts, needed.union(*(other.sought for other in looked_up[place + 1 :]))
                 )
-            for found, weights in parts:
-                yield _passing([c for c in spanning if c not in early], found, weights)
+            for rows, weights in parts:
+                yield _passing([c for c in spanning if c not in early], rows, weights)
 
 
 def _gathered(
@@ -576,8 +574,8 @@ def _cyclic(
     shape = Plan((*order,), (*tries,), (), (), (), ()).shape
     levels = frozenset(map(order.index, listed))
     join = FlatJoin(Layout(flat_of(shape, rows), shape, listed=levels))
-    found = [out for out, _ in join.batches()]
-    for out, times in zip(found, join.times or repeat(None), strict=False):
+    batches = [out for out, _ in join.batches()]
+    for out, times in zip(batches, join.times or repeat(None), strict=False):
         yield Batch(out.shape[1], {name: out[order.index(name)] for name in listed}, {}), times
 
 
@@ -699,11 +697,11 @@ class Within(Child):
             if self.counted and times is None:
                 times = np.ones(batch.n, np.int64)
             total, none = np.zeros(batch.n, np.int64), np.empty(0, np.int64)
-            for found in self._found(batch):
+            for matches in self._found(batch):
                 if self.counted and self._slices.exact:
-                    total[found.which] += found.weights
+                    total[matches.which] += matches.weights
                 else:
-                    yield from self._listed(batch, times, found, after)
+                    yield from self._listed(batch, times, matches, after)
             if times is None or not self.counted:
                 yield self._taken(batch, times, none, none, after)
                 continue

@@ -35,7 +35,7 @@ class Condition(NamedTuple):
 def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
     """Return a plan's bounds and `sure` filters as conditions on columns."""
     evaluator = Evaluator(types, encode, plan.null_words)
-    found, linked = list[Condition](), dict[Filter, Link](plan.links)
+    conditions, linked = list[Condition](), dict[Filter, Link](plan.links)
     for b in plan.bounds:
         name = plan.variables[b.level]
         op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
@@ -49,11 +49,11 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
             holds = partial(_linear_holds, form)
         else:
             holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
-        found.append(Condition(names_of_bound(plan, b), holds, link_of(plan, b)))
+        conditions.append(Condition(names_of_bound(plan, b), holds, link_of(plan, b)))
     for one in plan.sure:
         names = frozenset(v.name for v in variables(*compared([one])))
-        found.append(Condition(names, partial(_passes, evaluator, one), linked.get(one)))
-    return found
+        conditions.append(Condition(names, partial(_passes, evaluator, one), linked.get(one)))
+    return conditions
 
 
 def _passes(evaluator: Evaluator, filter_: Filter, batch: Batch) -> np.ndarray:

@@ -90,8 +90,8 @@ class Ends:
         codes, inside = groups.codes_of(marks[:-2])
         most = np.full(groups.size, WORD_MAX)
         most[codes[inside]] = marks[-2, inside] - 1
-        found: np.ndarray = most.take(groups.codes)
-        return found
+        extremes: np.ndarray = most.take(groups.codes)
+        return extremes
 
     def _merge(self) -> None:
         parts = [*map(as_rows, self._parts)]
@@ -161,7 +161,7 @@ def exact(rows: np.ndarray, *others: np.ndarray) -> np.ndarray:
     state or in others.
     """
     marks = np.concatenate(
-        [one.compress(one[-1] >= MORE, axis=1) for one in (rows, *others)], axis=1
+        [side.compress(side[-1] >= MORE, axis=1) for side in (rows, *others)], axis=1
     )
     marks = marks.take(sort_order(marks[:-1]), axis=1)
     marks = marks.compress(begins(marks[:-2]), axis=1)
@@ -177,5 +177,5 @@ def _before_marks(marks: np.ndarray, keys: list[np.ndarray]) -> np.ndarray:
     lookup = Lookup(marks[:-2])
     matches = lookup.find(keys)
     most = np.append(marks[-2].take(lookup.order) - 1, WORD_MAX)
-    found: np.ndarray = most.take(np.where(matches.times > 0, matches.start, len(most) - 1))
-    return found
+    extremes: np.ndarray = most.take(np.where(matches.times > 0, matches.start, len(most) - 1))
+    return extremes

@@ -151,11 +151,11 @@ def maintain_by_probing(
     budget = budget or Budget(inf, float)
 
     def branches(given: Sequence[Delta]) -> list[Delta]:
-        budget.spend(costs.ROW * sum(len(one.actions) for one in given))
+        budget.spend(costs.ROW * sum(len(delta.actions) for delta in given))
         pairs = zip(probed(plan), given, strict=True)
         return [
-            surgeries(pages, one, old[index], new[index], depth) if one else one
-            for (index, depth), one in pairs
+            surgeries(pages, delta, old[index], new[index], depth) if delta else delta
+            for (index, depth), delta in pairs
         ]
 
     whole = [deltas.get(index, NO_CHANGE) for index, _ in probed(plan)]

@@ -167,9 +167,9 @@ class PendingRows(dict[str, list[Edits]]):
             runs = self._runs.setdefault(view, Runs(self._spec(view).keys))
             runs.add(rows[:, :-1])
             rows = rows[:, -1:].copy()
-            found = f"{runs.rows:,} rows so far of {view}"
+            amount = f"{runs.rows:,} rows so far of {view}"
             most = ANSWER_MAX if view == self._answer else self._most
-            refuse_beyond(most * self._allowed, self._step, found, runs.nbytes)
+            refuse_beyond(most * self._allowed, self._step, amount, runs.nbytes)
         self[view] = [(np.broadcast_to(action, rows.shape[1]), rows)]
         self._held[view] = rows.nbytes
 
@@ -209,11 +209,11 @@ class Recording:
                 sum(getattr(runs, name) for runs in self._runs.values())
                 for name in ("rows", "nbytes")
             )
-            found = f"{rows:,} rows so far that matching needs"
+            amount = f"{rows:,} rows so far that matching needs"
             refuse_beyond(
                 RUNS_MAX * self._allowed,
                 "recording a trace",
-                found,
+                amount,
                 held,
                 remedy=REMEDY + RECORDING,
             )
@@ -233,15 +233,15 @@ class Recording:
 def refuse_beyond(
     most: int,
     step: str,
-    found: str,
+    amount: str,
     held: int,
     where: str = "temporary files",
     remedy: str = REMEDY,
 ) -> None:
-    """Raise RoomError if what a step `found` takes more than `most` bytes."""
+    """Raise RoomError if the `amount` that a step found takes more than `most` bytes."""
     if held > most:
         raise RoomError(
-            f"{step}: {found} take {shown_bytes(held)} in {where}; one evaluation may take "
+            f"{step}: {amount} take {shown_bytes(held)} in {where}; one evaluation may take "
             f"{shown_bytes(most)} there; {remedy}"
         )
 

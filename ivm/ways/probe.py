@@ -89,9 +89,9 @@ def probe_by_shares(
 ) -> tuple[Delta, int]:
     """Return the same for branches that come share by share, none more than once in each."""
     probing = Probing(plan, pages, old, new, threads, budget)
-    found = [probing.run(changed) for changed in shares]
-    parts = [part for one in found for part in one.parts]
-    return net_changes(*one_batch(parts)), sum(one.operations for one in found)
+    shares_probed = [probing.run(changed) for changed in shares]
+    parts = [part for share in shares_probed for part in share.parts]
+    return net_changes(*one_batch(parts)), sum(share.operations for share in shares_probed)
 
 
 class Probing:
@@ -125,10 +125,10 @@ class Probing:
         if threads == 1:
             return prober(self._plan, self._moved).run(*args, compose=compose)
         probers = [prober(self._plan, self._moved, number) for number in range(threads)]
-        found = together([partial(share.run, *args) for share in probers])
+        results = together([partial(share.run, *args) for share in probers])
         return Found(
-            [part for one in found for part in one.parts],
-            sum(one.operations for one in found),
+            [part for result in results for part in result.parts],
+            sum(result.operations for result in results),
             False,
         )
 
@@ -342,8 +342,8 @@ class Prober:
                     )
                 )
                 composed = bool(progress[kernel.COMPOSED])
-                signs, found = composing.found if composed else self._found
-                parts.append((signs[:n].copy(), found[:, :n].copy()))
+                signs, results = composing.found if composed else self._found
+                parts.append((signs[:n].copy(), results[:, :n].copy()))
                 memory.add(n, 8 * n * (1 + laid.columns))
                 done = bool(progress[kernel.STEP] == 2 * len(laid.rows))
                 budget.spend(

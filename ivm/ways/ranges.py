@@ -193,7 +193,7 @@ class Results:
         groups, of = np.empty((0, 1), np.int64), np.zeros(ends.first.shape[1], np.int64)
         if group:
             groups, of = np.unique(ends.first[:group], axis=1, return_inverse=True)
-        found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))]
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))]
         place, left = np.full(groups.shape[1], WORD_MIN), np.arange(len(of))
         while len(left):
             there, records = first_from(
@@ -201,16 +201,16 @@ class Results:
             )
             there = there & (records[:group] == groups).all(axis=0)
             place, left = np.where(there, records[group], INFINITE), left[there[of[left]]]
-            wanted = (place < SQUARES) | (op in SQUARED) | ((place == COUNTED) & (op in MEANS))
-            mine = left[wanted[of[left]]]
+            needed = (place < SQUARES) | (op in SQUARED) | ((place == COUNTED) & (op in MEANS))
+            mine = left[needed[of[left]]]
             at = place[of[mine]]
             full, words = self._folds(
                 Ends(*(np.insert(end[:, mine], group, at, axis=0) for end in ends))
             )
-            found.append((mine[full], at[full], words[:, full]))
+            parts.append((mine[full], at[full], words[:, full]))
             place = place + 1
         which, places, words = (
-            np.concatenate(column, axis=-1) for column in zip(*found, strict=True)
+            np.concatenate(column, axis=-1) for column in zip(*parts, strict=True)
         )
         order = np.argsort(which, kind="stable")
         return which[order], places[order], words[:, order]
@@ -250,10 +250,8 @@ class Results:
     def _compared(self, ends: Ends) -> Found:
         """Find the least or the greatest text of each range."""
         behind, at_end = behind_prefixes(ends.last)
-        start, stop = (
-            ranks(self._pages, self._tree, ends.first),
-            ranks(self._pages, self._tree, behind),
-        )
+        start = ranks(self._pages, self._tree, ends.first)
+        stop = ranks(self._pages, self._tree, behind)
         stop[at_end] = self._tree.count
         there, words = start < stop, np.zeros(len(start), np.int64)
         if there.any():
@@ -546,8 +544,8 @@ def _merged(intervals: Intervals) -> Intervals:
     groups, low, high = intervals.groups[:, order], intervals.low[order], intervals.high[order]
     same = [False, *(groups[:, 1:] == groups[:, :-1]).all(axis=0).tolist()]
     first, reach = [], WORD_MIN
-    for i, (one, end) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-        if same[i] and one <= reach:
+    for i, (start, end) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        if same[i] and start <= reach:
             reach = max(reach, end)
         else:
             first.append(i)

@@ -60,10 +60,10 @@ def tested(plan: Plan, types: Mapping[str, Type]) -> Tested:
     """
     places = places_of(plan)
     options, exact = [list[Test]()], True
-    for one in plan.sure:
+    for atom in plan.sure:
         parts = [
             _tests(option, plan, places, types)
-            for option in (one.options if isinstance(one, Choice) else ((one,),))
+            for option in (atom.options if isinstance(atom, Choice) else ((atom,),))
         ]
         exact &= all(part.exact for part in parts)
         if len(options) * len(parts) > OPTIONS_MAX:
@@ -76,27 +76,27 @@ def _tests(
     comparisons: Iterable[Compare], plan: Plan, places: Mapping[str, int], types: Mapping[str, Type]
 ) -> Tested:
     """Return the only option of some comparisons, which hold together."""
-    found, exact = list[Test](), True
+    tests, exact = list[Test](), True
     for comparison in comparisons:
         left, op, right = comparison.left, comparison.op, comparison.right
         if isinstance(left, Const):
             left, op, right = right, MIRRORED.get(op, op), left
         if isinstance(left, Var) and isinstance(right, Const) and _is_range(op, right):
-            found.append(Test(places[left.name], op, right))
+            tests.append(Test(places[left.name], op, right))
         elif (
             isinstance(left, Var)
             and isinstance(right, Var)
             and (op in EQUAL or not has_ids(types[left.name]))
         ):
-            found.append(Test(places[left.name], op, None, places[right.name]))
+            tests.append(Test(places[left.name], op, None, places[right.name]))
         else:
             exact = False
             continue
         nullable = [
             side.name for side in (left, right) if isinstance(side, Var) and side.name in plan.nulls
         ]
-        found += [Test(places[name], "!=", None) for name in nullable if op != SAME]
-    return Tested([found], exact)
+        tests += [Test(places[name], "!=", None) for name in nullable if op != SAME]
+    return Tested([tests], exact)
 
 
 def _is_range(op: str, const: Const) -> bool:

@@ -173,16 +173,16 @@ def texts_of(source: Any, words: np.ndarray, name: str, fold: Fold) -> pa.Array:
     """
 
     keys = words[: fold.state.group] if fold.grouped else np.zeros((1, words.shape[1]), np.int64)
-    wanted = list(map(tuple, keys.T.tolist()))
-    if len(wanted) <= FEW or _records_between(source, fold, wanted) > SPARSE * len(wanted):
+    numbers = list(map(tuple, keys.T.tolist()))
+    if len(numbers) <= FEW or _records_between(source, fold, numbers) > SPARSE * len(numbers):
         found = {
             key: rope
-            for key in wanted
+            for key in numbers
             if (rope := _text(ConcatRope(source, name, fold, key))) is not None
         }
     else:
-        found = _texts_between(ConcatRope(source, name, fold, min(wanted)), max(wanted))
-    texts = [found.get(key) for key in wanted]
+        found = _texts_between(ConcatRope(source, name, fold, min(numbers)), max(numbers))
+    texts = [found.get(key) for key in numbers]
     there = np.array([text is not None for text in texts], bool)
     return with_nulls(of_texts([text for text in texts if text is not None]), there)
 

@@ -79,7 +79,7 @@ def scan(
                 block.shape[1], {str(column): block[place] for column, place in at.items()}, {}
             )
             masks: Masks = {}
-            found: Batches = {}
+            batches: Batches = {}
             for numbers in alike.values():
                 which = readings[numbers[0]].passing(batch, encode, masks)
                 needed = {
@@ -91,10 +91,10 @@ def scan(
                 left = batch.n if which is None else len(which)
                 for number in numbers:
                     places = readings[number].places.items()
-                    found[number] = Batch(
+                    batches[number] = Batch(
                         left, {name: taken[column] for name, column in places}, {}
                     )
-            yield batch.n, found
+            yield batch.n, batches
 
 
 class _Reading(NamedTuple):
@@ -145,14 +145,14 @@ def _passes(ranges: Sequence[tuple[int, Range]]) -> list[tuple[Range, list[int]]
     >>> _passes([(0, ((9,), (12,))), (1, ((1,), (2,))), (2, ((1, 5), (1, 8))), (3, ((10,), ()))])
     [(((1,), (2,)), [1, 2]), (((9,), ()), [0, 3])]
     """
-    found = list[tuple[Range, list[int]]]()
-    for number, (lo, hi) in sorted(ranges, key=lambda one: one[1][0]):
-        if found and (not (last := found[-1][0])[1] or lo < last[1]):
-            some = [*dict.fromkeys((*found[-1][1], number))]
-            found[-1] = ((last[0], max(last[1], hi) if last[1] and hi else ()), some)
+    passes = list[tuple[Range, list[int]]]()
+    for number, (lo, hi) in sorted(ranges, key=lambda item: item[1][0]):
+        if passes and (not (last := passes[-1][0])[1] or lo < last[1]):
+            some = [*dict.fromkeys((*passes[-1][1], number))]
+            passes[-1] = ((last[0], max(last[1], hi) if last[1] and hi else ()), some)
         else:
-            found.append(((lo, hi), [number]))
-    return found
+            passes.append(((lo, hi), [number]))
+    return passes
 
 
 def fill(context: Context, rule: InstalledRule, number: int, waiting: PendingRows) -> None:
@@ -207,14 +207,14 @@ def _blocks_for(
     make.
     """
     heads = [context.installed.heads[plan] for plan in plans]
-    wanted = [
+    columns = [
         Wanted(plan, head.needed, rule.definition.types)
         for (plan, rule), head in zip(plans.items(), heads, strict=True)
     ]
     encode = context.encode
-    tree = context.txn.tree(wanted[0].plan.tries[0].index.predicate)
+    tree = context.txn.tree(columns[0].plan.tries[0].index.predicate)
     pages = context.txn.pages  # after the tree: opening it may remap the file
-    for count, batches in scan(pages, tree, wanted, encode):
+    for count, batches in scan(pages, tree, columns, encode):
         yield count, {}, {p: (b.n, heads[p].insertions(b, encode)) for p, b in batches.items()}
 
 

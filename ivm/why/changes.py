@@ -56,11 +56,11 @@ class Causes:
             return {Edit(side, fact)}
         proofs = here.prove(fact)
         steps = dict.fromkeys([fact], proofs.steps[0]) | proofs.chosen
-        found, waiting, seen = set[Edit](), [fact], {fact}
+        edits, waiting, seen = set[Edit](), [fact], {fact}
         while waiting:
             one = waiting.pop()
             if one not in steps:
-                found |= self.of(one, side)
+                edits |= self.of(one, side)
                 continue
             step = steps[one]
             if _decides(step) or not step.rule.aggregates:
@@ -68,12 +68,12 @@ class Causes:
                 missing = below - there.derivations.present(below)
                 waiting += missing - seen
                 seen |= missing
-                found |= self._of_negations(step.bodies, step.rule.types, side)
+                edits |= self._of_negations(step.bodies, step.rule.types, side)
                 if _decides(step) and not missing:
-                    found |= self._of_better(one, side)
+                    edits |= self._of_better(one, side)
             else:
-                found |= self._of_group(one, step, side)
-        return found
+                edits |= self._of_group(one, step, side)
+        return edits
 
     def _of_group(self, fact: Fact, step: Step, side: bool) -> set[Edit]:
         """Return the edits of bindings that only one side has in the group of an aggregate."""
@@ -82,9 +82,9 @@ class Causes:
         here, other = {*step.bodies}, set[Body]()
         if rule in there.program.rules:
             other = {*there.groups(rule, head, [fact])[0]}
-        found = [self._of_body(body, rule.types, side) for body in here - other]
+        edits = [self._of_body(body, rule.types, side) for body in here - other]
         return set[Edit]().union(
-            *found, *(self._of_body(body, rule.types, not side) for body in other - here)
+            *edits, *(self._of_body(body, rule.types, not side) for body in other - here)
         )
 
     def _of_better(self, fact: Fact, side: bool) -> set[Edit]:
@@ -105,11 +105,11 @@ class Causes:
         on the other.
         """
         there = self._sides[not side].derivations
-        found = set[Edit]()
+        edits = set[Edit]()
         for negation in (one for body in bodies for one in body if isinstance(one, Negation)):
             for _, values in there.bindings(negation.body, types, [], [()]):
-                found |= self._of_body(with_values(negation.body, values, types), types, not side)
-        return found
+                edits |= self._of_body(with_values(negation.body, values, types), types, not side)
+        return edits
 
     def _of_body(self, body: Body, types: Mapping[str, Type], side: bool) -> set[Edit]:
         """Return the edits that make a conjunction without variables hold on one side only."""

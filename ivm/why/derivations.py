@@ -85,7 +85,7 @@ class Step(NamedTuple):
         """The negations of all bodies, each once."""
         return (
             *dict.fromkeys(
-                one for body in self.bodies for one in body if isinstance(one, Negation)
+                literal for body in self.bodies for literal in body if isinstance(literal, Negation)
             ),
         )
 
@@ -99,13 +99,13 @@ def written(installed: Installed, source: Snapshot | EphemeralTransaction) -> Pr
     """Return the installed rules as they are before any rewriting for evaluation, but without
     views that it omits.
     """
-    found = NOTHING
+    program = NOTHING
     for block in installed.blocks:
         relations = Relations(source, opening=True)
-        part = compile(block.text, found, block.name, relations, block.rewrites.columns)
-        part = separate_bodies(part, found) if block.rewrites.lean else part
-        found = found.including(fold_bodies(part) if block.rewrites.scans else part)
-    return found
+        part = compile(block.text, program, block.name, relations, block.rewrites.columns)
+        part = separate_bodies(part, program) if block.rewrites.lean else part
+        program = program.including(fold_bodies(part) if block.rewrites.scans else part)
+    return program
 
 
 class Derivations:
@@ -119,9 +119,9 @@ class Derivations:
 
     def over(self, sketch: EphemeralTransaction) -> "Derivations":
         """Return what finds steps in a transaction as it is, under the same rules."""
-        found = copy(self)
-        found._sketch, found._known = lambda: nullcontext(sketch), {}
-        return found
+        copied = copy(self)
+        copied._sketch, copied._known = lambda: nullcontext(sketch), {}
+        return copied
 
     def is_base(self, name: str) -> bool:
         """Return whether facts of a predicate come from transactions, not from rules."""
@@ -129,9 +129,9 @@ class Derivations:
 
     def steps(self, facts: Iterable[Fact]) -> dict[Fact, list[Step]]:
         """Return the steps by which facts of views follow; those of a view are found together."""
-        wanted = list(dict.fromkeys(facts))
+        distinct = list(dict.fromkeys(facts))
         missing: dict[str, list[Fact]] = {}
-        for fact in wanted:
+        for fact in distinct:
             if fact not in self._known:
                 missing.setdefault(fact.predicate, []).append(fact)
                 self._known[fact] = []
@@ -140,7 +140,7 @@ class Derivations:
                 if name in rule.writes:
                     for start in range(0, len(some), FACTS_AT_ONCE):
                         self._derive(rule, name, some[start : start + FACTS_AT_ONCE])
-        return {fact: self._known[fact] for fact in wanted}
+        return {fact: self._known[fact] for fact in distinct}
 
     def _derive(self, rule: Rule, name: str, facts: Sequence[Fact]) -> None:
         """Add the steps of one rule for facts of one view."""
@@ -175,15 +175,15 @@ class Derivations:
         One question finds those of a view, also where they are a long chain; a view that reads
         itself through others, or aggregates, is left to `steps`.  O(the join of the rules).
         """
-        strata, found = recursive_names(self.program.rules), [*facts]
+        strata, views = recursive_names(self.program.rules), [*facts]
         for name in dict.fromkeys(fact.predicate for fact in facts):
             rules = [rule for rule in self.program.rules if name in rule.writes]
             if strata.get(name, ()) == frozenset([name]) and not any(r.aggregates for r in rules):
                 rows = [fact.row for fact in facts if fact.predicate == name]
                 if (more := self._below(name, rules, rows, most)) is None:
                     return None
-                found += more
-        return [*dict.fromkeys(found)]
+                views += more
+        return [*dict.fromkeys(views)]
 
     def _below(
         self, name: str, rules: Sequence[Rule], rows: Sequence[tuple[Any, ...]], most: int
@@ -256,9 +256,9 @@ class Derivations:
             Atom(name, (*terms[:keys],), terms[keys] if predicate.value is not None else None)
         )
         places = [*given[0]] if given else []
-        starts = [[one[place] for place in places] for one in given]
-        found = self.bindings([atom], types, [terms[place] for place in places], starts)
-        return [(number, tuple(values[v.name] for v in terms)) for number, values in found]
+        starts = [[row[place] for place in places] for row in given]
+        bindings = self.bindings([atom], types, [terms[place] for place in places], starts)
+        return [(number, tuple(values[v.name] for v in terms)) for number, values in bindings]
 
     def bindings(
         self,
@@ -276,7 +276,7 @@ class Derivations:
         given = [types[term.name] if isinstance(term, Var) else term.type for term in terms]  # type: ignore[union-attr]
         columns = (NUMBER.name, *(f"c{i}" for i in range(len(terms))))
         nullable = (*range(1, len(columns)),)
-        wanted = Predicate(WANTED, ("int64", *given), None, True, columns, nullable)
+        asked = Predicate(WANTED, ("int64", *given), None, True, columns, nullable)
         heads = (NUMBER, *names)
         made = Predicate(
             ANSWER,
@@ -291,7 +291,7 @@ class Derivations:
         )
         seeds = [(Const(n, "int64"), *map(Const, row, given)) for n, row in enumerate(rows)]
         program = Program(
-            {WANTED: wanted, ANSWER: made},
+            {WANTED: asked, ANSWER: made},
             (rule,),
             (),
             ANSWER,
@@ -308,10 +308,10 @@ class Derivations:
         with self._sketch() as sketch:
             there = {*sketch}
             question = understand(sketch, self._installed, program, limits)
-            found = answer(sketch, question, self._threads).to_arrow()
+            answered = answer(sketch, question, self._threads).to_arrow()
             for name in {*sketch} - there:  # another question may follow
                 sketch.drop(name)
-        columns = [column.to_pylist() for column in found.slice(0, BINDINGS_MAX).columns]
+        columns = [column.to_pylist() for column in answered.slice(0, BINDINGS_MAX).columns]
         return [*zip(*columns, strict=True)]
 
 
@@ -322,13 +322,13 @@ def _wanting(rule: Rule, name: str) -> Iterator[Rule]:
         for atom in disjunct:
             if head.predicate == name and isinstance(atom, Atom) and atom.predicate == name:
                 constant = {n: t for n, t in enumerate(atom.terms) if isinstance(t, Const)}
-                own = {f"why$c{n}": t.type for n, t in constant.items()}
+                types = {f"why$c{n}": t.type for n, t in constant.items()}
                 terms = [Var(f"why$c{n}") if n in constant else t for n, t in enumerate(atom.terms)]
                 given = [Compare("=", terms[n], t) for n, t in constant.items()]
                 yield Rule(
                     (unmarked(Atom(ANSWER, (*terms,)), variables(*terms)),),
                     ((wanted, *disjunct, *given),),
-                    types={**rule.types, **own},
+                    types={**rule.types, **types},
                 )
 
 
@@ -339,7 +339,7 @@ def results_of(rule: Rule) -> set[Var]:
 
 def facts_of(body: Body) -> tuple[Fact, ...]:
     """Return the facts that the atoms of a body read, each once."""
-    atoms = (one for one in body if isinstance(one, Atom))
+    atoms = (literal for literal in body if isinstance(literal, Atom))
     facts = (
         Fact(atom.predicate, tuple(t.value for t in atom.terms if isinstance(t, Const)))
         for atom in atoms
@@ -351,7 +351,7 @@ def with_values(node: Any, values: Values, types: Mapping[str, Type]) -> Any:
     """Return a literal, a term or a conjunction with the variables of `values` replaced."""
     match node:
         case tuple():
-            return tuple(with_values(one, values, types) for one in node)
+            return tuple(with_values(part, values, types) for part in node)
         case Var():
             return Const(values[node.name], types[node.name]) if node.name in values else node
         case Binary() | Compare():

@@ -61,10 +61,10 @@ class Missing:
         for size in range(1, INSERTIONS_MAX + 1):
             self._goals = 0
             sets = dict.fromkeys(filter(None, self._sets(goal, size, frozenset())))
-            found = true(sorted(sets, key=lambda one: sorted(map(str, one)))[:SETS_MAX])
-            self.complete &= len(found) == len(sets)
-            if found:
-                return found
+            sets_true = true(sorted(sets, key=lambda goals: sorted(map(str, goals)))[:SETS_MAX])
+            self.complete &= len(sets_true) == len(sets)
+            if sets_true:
+                return sets_true
         return []
 
     def ways(self, name: str) -> Iterator[tuple[Rule, Atom, Disjunct]]:
@@ -92,14 +92,14 @@ class Missing:
         conditions_first = sorted(disjunct, key=lambda one: isinstance(one, Atom))
         for left_out in _subsets(conditions_first, len(disjunct)):
             rest = _checkable([one for one in disjunct if one not in left_out], terms)
-            found = self.derivations.bindings(rest, rule.types, terms, [row])
-            if found and left_out:
+            bindings = self.derivations.bindings(rest, rule.types, terms, [row])
+            if bindings and left_out:
                 return [
                     one
-                    for _, values in found[:PLACES_MAX]
+                    for _, values in bindings[:PLACES_MAX]
                     for one in self._within(rule, left_out, values)
                 ]
-            if found:
+            if bindings:
                 return []
         return []
 
@@ -129,7 +129,7 @@ class Missing:
         if self._goals > GOALS_MAX:
             self.complete = False
             return []
-        found: dict[Insertions, None] = {}
+        sets: dict[Insertions, None] = {}
         for rule, head, disjunct in self.ways(goal.predicate):
             if any(
                 isinstance(goal.terms[i], Const)
@@ -141,8 +141,8 @@ class Missing:
                 if any(one in above or one == goal for one in goals):
                     continue
                 for some in self.sets_of_all(goals, size, above | {goal}):
-                    found[some] = None
-        return [*found]
+                    sets[some] = None
+        return [*sets]
 
     def sets_of_all(
         self, goals: Sequence[Atom], size: int, above: frozenset[Atom]
@@ -196,26 +196,26 @@ def _apart(sets: Sequence[Insertions], shared: set[Var]) -> Iterator[Insertions]
     `shared` ones.
     """
     taken = {*shared}
-    for one in sets:
-        own = sorted({*variables(*one)} - shared, key=str)
+    for goals in sets:
+        own = sorted({*variables(*goals)} - shared, key=str)
         free = (Var(f"_{n}") for n in count(1) if Var(f"_{n}") not in {*taken, *own})
         names = {v: next(free) for v in own if v in taken}
         taken.update(own, names.values())
-        yield frozenset(_replaced(atom, names) for atom in one)
+        yield frozenset(_replaced(atom, names) for atom in goals)
 
 
 def together(sets: Sequence[Insertions]) -> list[Insertions]:
     """Return the smallest of sets of insertions, each with most of its atoms made one."""
-    found: dict[Insertions, None] = {}
+    joined: dict[Insertions, None] = {}
     for one in sets:
         ways = (
             [_replaced(atom, names) for atom in one] for names in _identified(sorted(one, key=str))
         )
         atoms_ = sorted({*min(ways, key=lambda way: len({*way}))}, key=str)
         names = {v: Var(f"_{n}") for n, v in enumerate(dict.fromkeys(variables(*atoms_)), 1)}
-        found[frozenset(_replaced(atom, names) for atom in atoms_)] = None
-    least = min(map(len, found), default=0)
-    return [one for one in found if len(one) == least]
+        joined[frozenset(_replaced(atom, names) for atom in atoms_)] = None
+    least = min(map(len, joined), default=0)
+    return [one for one in joined if len(one) == least]
 
 
 def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, ...]]:
@@ -279,8 +279,8 @@ def _identified(atoms: Sequence[Atom]) -> Iterator[Mapping[Var, Var | Const]]:
             return
         first, *others = rest
         yield from merged(others, [*kept, first], names)
-        for one in kept:
-            more = _unified(_replaced(one, names), _replaced(first, names))
+        for goals in kept:
+            more = _unified(_replaced(goals, names), _replaced(first, names))
             if more is not None:
                 yield from merged(
                     others,
@@ -291,12 +291,12 @@ def _identified(atoms: Sequence[Atom]) -> Iterator[Mapping[Var, Var | Const]]:
     yield from merged(atoms, [], {})
 
 
-def _unified(one: Atom, other: Atom) -> dict[Var, Var | Const] | None:
+def _unified(atom: Atom, other: Atom) -> dict[Var, Var | Const] | None:
     """Return what must replace variables to make two atoms equal; None if they cannot be."""
     names: dict[Var, Var | Const] = {}
-    if one.predicate != other.predicate:
+    if atom.predicate != other.predicate:
         return None
-    for pair in zip(one.terms, other.terms, strict=True):
+    for pair in zip(atom.terms, other.terms, strict=True):
         a, b = (_replaced(term, names) for term in pair)
         if a != b:
             old, new = (a, b) if isinstance(a, Var) else (b, a)
@@ -316,5 +316,5 @@ def _replaced(node: Any, names: Mapping[Var, Var | Const]) -> Any:
 
 def _shares_unknown(goals: Sequence[Atom]) -> bool:
     """Return whether a variable occurs in several goals."""
-    found = [v for goal in goals for v in variables(goal)]
-    return len(found) > len({*found})
+    unknown = [v for goal in goals for v in variables(goal)]
+    return len(unknown) > len({*unknown})

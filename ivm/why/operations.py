@@ -76,9 +76,9 @@ def operations(
             type_of(plan, level, installed.program.predicates)
             for level in range(len(plan.variables))
         ]
-        found = kinds(plan, rows)
+        kinds_of = kinds(plan, rows)
         hit = touched(snap, after, plan, rows) if after else np.zeros(rows.shape[1], bool)
-        for i in in_order(plan, rows, found).tolist():
+        for i in in_order(plan, rows, kinds_of).tolist():
             sensor, a, b, *values = rows[:, i].tolist()
             trie, depth, level, _ = plan.trace_sensors[sensor]
             before = [decoded(*pair) for pair in zip(values[:level], types, strict=False)]
@@ -86,7 +86,7 @@ def operations(
                 number,
                 plan.tries[trie].text,
                 depth,
-                KINDS[found[i]],
+                KINDS[kinds_of[i]],
                 decoded(a, types[level]),
                 decoded(b, types[level]),
                 plan.variables[level],
@@ -102,9 +102,9 @@ def kinds(plan: Plan, rows: np.ndarray) -> np.ndarray:
     where = np.concatenate([rows[:1], rows[3:]])
     opens = np.append(True, (where[:, 1:] != where[:, :-1]).any(axis=0))[: len(a)]
     goes_on = np.append(False, a[1:] == b[:-1])[: len(a)]
-    found = np.where(opens, OPEN, np.where(goes_on, NEXT, SEEK))
+    kind = np.where(opens, OPEN, np.where(goes_on, NEXT, SEEK))
     negated = np.array([plan.tries[one.trie].negated for one in plan.trace_sensors])
-    return np.where(negated[sensor], LOOK_UP, found)
+    return np.where(negated[sensor], LOOK_UP, kind)
 
 
 def in_order(plan: Plan, rows: np.ndarray, kind: np.ndarray) -> np.ndarray:

@@ -78,15 +78,15 @@ class Asker:
         places = {
             place: term.value for place, term in enumerate(goal.terms) if isinstance(term, Const)
         }
-        found = self.derivations.rows(goal.predicate, [places])
-        if not found:
+        rows = self.derivations.rows(goal.predicate, [places])
+        if not rows:
             return self._why_not(goal)
-        fact = Fact(goal.predicate, found[0][1])
+        fact = Fact(goal.predicate, rows[0][1])
         proofs = self.prove(fact, most)
         below = [f for step in (*proofs.steps[:most], *proofs.chosen.values()) for f in step.facts]
         since = self._since([fact, *below])
         tree = _Tree(self, proofs, since)
-        data = tree.data(fact, len(found), most)
+        data = tree.data(fact, len(rows), most)
         return Why(data["fact"], self.version, True, len(proofs.steps), proofs.smallest, data)
 
     def prove(self, fact: Fact, most: int = 1) -> Proofs:
@@ -149,13 +149,13 @@ class Asker:
                 f"{call.name} has the columns {', '.join(predicate.columns)}, and {len(terms)} "
                 f"values are given"
             )
-        wanted = {
+        names = {
             place: term for place, term in enumerate(terms) if not isinstance(term, Anonymous | Var)
         }
         whole = _atom(
-            predicate, {place: term for place, term in wanted.items() if isinstance(term, Const)}
+            predicate, {place: term for place, term in names.items() if isinstance(term, Const)}
         )
-        if not all(isinstance(term, Const) for term in wanted.values()):
+        if not all(isinstance(term, Const) for term in names.values()):
             raise EditError(f"{body}: a row is named by constants, and by _ for any value")
         return typed_atom(whole, predicate)
 
@@ -164,8 +164,8 @@ class Asker:
         if name in predicates:
             return predicates[name]
         with self.store.at(self.version) as snap:
-            found = Relations(snap).declared({name}, set(), self.derivations.program)
-        if name not in found:
+            declared = Relations(snap).declared({name}, set(), self.derivations.program)
+        if name not in declared:
             raise UnknownViewError(unknown(name, NOWHERE, predicates).reason)
         raise UnknownViewError(f"no rule reads {name}: its rows come from transactions alone")
 
@@ -215,7 +215,7 @@ class Asker:
 
         def true(sets: list[Insertions]) -> list[Insertions]:
             some = together(sets) if of_sql else sets  # what its helper views lack may be one row
-            return [one for one in some if trials.bring(one, goal)]
+            return [insertions for insertions in some if trials.bring(insertions, goal)]
 
         insertions = [] if self.derivations.is_base(goal.predicate) else missing.explain(goal, true)
         others = self._others(goal, self.derivations.program.predicates[goal.predicate])
@@ -254,8 +254,8 @@ class Asker:
             {place: given[place] for place in range(count)} for count in range(keys - 1, 0, -1)
         ]
         for some in [given] if is_function else begins if self._is_of_sql(predicate.name) else []:
-            if found := self.derivations.rows(predicate.name, [some])[:SHOWN]:
-                return [Fact(predicate.name, row) for _, row in found]
+            if rows := self.derivations.rows(predicate.name, [some])[:SHOWN]:
+                return [Fact(predicate.name, row) for _, row in rows]
         return []
 
     def _is_of_sql(self, name: str) -> bool:
@@ -310,11 +310,11 @@ def _unnamed(atom: Atom) -> Atom:
 
 
 def _distinct(items: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
+    distinct: list[Any] = []
     for item in items:
-        if item not in found:
-            found.append(item)
-    return found
+        if item not in distinct:
+            distinct.append(item)
+    return distinct
 
 
 def _atom(predicate: Predicate, given: Mapping[int, Const]) -> Atom:
@@ -375,16 +375,16 @@ class _Tree:
     def _step(self, step: Step) -> dict[str, Any]:
         facts = [*dict.fromkeys(f for fact in step.facts for f in self._visible(fact))]
         self._depth += 1
-        found: dict[str, Any] = {
+        data: dict[str, Any] = {
             "rule": self._asker.statement(step),
             "from": [*map(self._fact, facts[:SHOWN])],
         }
         self._depth -= 1
         if len(facts) > SHOWN:
-            found["more"] = len(facts) - SHOWN
+            data["more"] = len(facts) - SHOWN
         if absent := [*map(str, step.absent)]:
-            found["absent"] = absent[:SHOWN]
-        return found
+            data["absent"] = absent[:SHOWN]
+        return data
 
     def _visible(self, fact: Fact) -> Iterable[Fact]:
         """Yield a fact, or what one of a helper view follows from, which no author wrote."""
@@ -395,16 +395,16 @@ class _Tree:
             yield from self._visible(below)
 
     def _fact(self, fact: Fact) -> dict[str, Any]:
-        found: dict[str, Any] = {"fact": self._asker.text(fact)}
+        data: dict[str, Any] = {"fact": self._asker.text(fact)}
         if fact in self._since:
-            return found | {"since": self._since[fact]}
+            return data | {"since": self._since[fact]}
         if fact in self._written:
-            return found | {"above": True}
+            return data | {"above": True}
         if self._depth == DEPTH and fact in self._proofs.chosen:
-            return found | {"deeper": True}
+            return data | {"deeper": True}
         self._written.add(fact)
         step = self._proofs.chosen.get(fact)
-        return found if step is None else found | self._step(step)
+        return data if step is None else data | self._step(step)
 
 
 def _proof_lines(why: Why) -> list[str]:
@@ -495,10 +495,10 @@ def causes(old: Asker, new: Asker, view: str) -> list[Cause]:
         and view not in old.derivations.program.predicates
     ):
         raise UnknownViewError(unknown(view, NOWHERE, new.derivations.program.predicates).reason)
-    found = Causes(Side(old.derivations, old.prove), Side(new.derivations, new.prove))
+    causes_of = Causes(Side(old.derivations, old.prove), Side(new.derivations, new.prove))
     out = []
     for inserted, row in _changes(old, new, view):
-        edits = found.of(Fact(view, row), inserted)
+        edits = causes_of.of(Fact(view, row), inserted)
         out.append(
             Cause(
                 inserted,

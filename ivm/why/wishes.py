@@ -76,8 +76,8 @@ class Wishes:
             sets.sort(key=sorted)
             tried = [self._tried(edits) for edits in sets]
             if any(tried):
-                found = [one for one in tried if one and one.edits]
-                return sorted(found, key=_amount)
+                suggestions = [one for one in tried if one and one.edits]
+                return sorted(suggestions, key=_amount)
             for edits in sets[:FOLLOWED_MAX]:
                 for one in self._following(edits):
                     both = edits | one
@@ -123,9 +123,9 @@ class Wishes:
             yield ways
 
 
-def _amount(one: Suggestion) -> tuple[int, tuple[str, ...]]:
+def _amount(suggestion: Suggestion) -> tuple[int, tuple[str, ...]]:
     """Return how many rows a suggestion changes, and its edits."""
-    return sum(table.num_rows for table in one.changes.values()), one.edits
+    return sum(table.num_rows for table in suggestion.changes.values()), suggestion.edits
 
 
 @dataclass
@@ -141,8 +141,8 @@ class _Ways:
     def row(self, goal: Atom) -> Fact | None:
         """Return a fact that a goal names, if there is one."""
         given = {i: term.value for i, term in enumerate(goal.terms) if isinstance(term, Const)}
-        found = self.derivations.rows(goal.predicate, [given])
-        return Fact(goal.predicate, found[0][1]) if found else None
+        rows = self.derivations.rows(goal.predicate, [given])
+        return Fact(goal.predicate, rows[0][1]) if rows else None
 
     def drop(self, fact: Fact) -> Iterator[Edits]:
         """Yield edits each of which breaks one proof of a fact."""
@@ -158,7 +158,7 @@ class _Ways:
                     yield from self.drop(below)
             for negation in step.absent:
                 missing = Missing(self.derivations)
-                goals = [one for one in negation.body if isinstance(one, Atom)]
+                goals = [literal for literal in negation.body if isinstance(literal, Atom)]
                 for some in missing.sets_of_all(goals, 2, frozenset()):
                     yield from self._inserted(some)
 
@@ -231,13 +231,13 @@ class _Ways:
         """Yield insertions with values for what nothing determines; none into what rules keep for
         themselves.
         """
-        if any(is_helper(one.predicate) for one in some):
+        if any(is_helper(atom.predicate) for atom in some):
             return
         trials = Trials(
             lambda: self.trial.sketch, self.asker.installed, self.derivations, self.threads
         )
         for rows in islice(trials.filled(some), VALUES_MAX):
-            facts = [Fact(one.predicate, _row(one)) for one in rows]
+            facts = [Fact(atom.predicate, _row(atom)) for atom in rows]
             yield frozenset(f"{self._sign(fact)}{self._text(fact)}." for fact in facts)
 
     def _changed(self, old: Fact, new: Fact) -> Edits:

@@ -49,13 +49,8 @@ def patch_scan_tree(fresh, shape, level, entries, words, kept, work):
 
     Leave the fold of the whole page in node 1 of `work`.
     """
-    scans, arena, page, page_words, n = (
-        shape.scans,
-        fresh.arena,
-        fresh.page,
-        fresh.page_words,
-        entries.hi,
-    )
+    scans, arena, page = shape.scans, fresh.arena, fresh.page
+    page_words, n = fresh.page_words, entries.hi
     old = kept.old
     starts, _, sizes, _, _, _ = layout_of(page_words, scans.shape[0])
     header = words[old + SCAN]
@@ -129,14 +124,8 @@ def edit_leaves(words, kept, shape, level, entries, leaves, page_words, work):
     Leave their nodes in `changed`, ascending; -k if leaf k must be folded again.  Leave in `sizes`
     by how many entries each leaf grew.
     """
-    old, runs_at, runs, node, keys, scans = (
-        kept.old,
-        kept.row,
-        kept.runs,
-        entries.node,
-        shape.keys,
-        shape.scans,
-    )
+    old, runs_at, runs = kept.old, kept.row, kept.runs
+    node, keys, scans = entries.node, shape.keys, shape.scans
     starts, changed, sizes, nodes, spare, stride = layout_of(page_words, scans.shape[0])
     touched = 0
     leaf = 0
@@ -419,10 +408,8 @@ def change_sums(words, kept, entries, c, fresh, folds, changing, wide, work):
     base, start, width = column(words, old, c)
     leaves = 1 << changing.depth
     ratio = leaves / n
-    difference, fold = (
-        work[sizes : sizes + 2 * leaves],
-        work[nodes + f * stride : nodes + f * stride + 2 * leaves],
-    )
+    difference = work[sizes : sizes + 2 * leaves]
+    fold = work[nodes + f * stride : nodes + f * stride + 2 * leaves]
     difference[:] = 0
     applied = 0
     i = 0

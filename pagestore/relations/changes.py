@@ -139,11 +139,9 @@ class Watch(Generic[Found]):
 
     async def _woken(self) -> None:
         """Wait until the file was written to, or this was closed."""
-        loop, woken, fds = (
-            asyncio.get_running_loop(),
-            asyncio.Event(),
-            (self._events.fileno(), self._told),
-        )
+        loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+        fds = (self._events.fileno(), self._told)
         for fd in fds:
             loop.add_reader(fd, woken.set)
         try:

@@ -345,16 +345,16 @@ class Range(Frames):
             for column, place in zip(self.schema.columns, self.schema.places, strict=True)
         ]
 
-    def _read_computed(self, words: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
+    def _read_computed(self, words: np.ndarray, found: np.ndarray) -> dict[str, np.ndarray]:
         """Return the value columns of records int64[C, n] that were looked up, where `found`."""
         schema, out = self.schema, {}
-        arrays = dict(zip(schema.names, self._arrays(words[:, rows]), strict=True))
+        arrays = dict(zip(schema.names, self._arrays(words[:, found]), strict=True))
         for column in schema.stored[len(schema.key) :]:
             some = arrays[column.name].to_numpy(zero_copy_only=False)
             out[column.name] = np.full(
-                len(rows), "" if column.type.name == "string" else 0, some.dtype
+                len(found), "" if column.type.name == "string" else 0, some.dtype
             )
-            out[column.name][rows] = some
+            out[column.name][found] = some
         return out
 
     def _stored_key(self, record: tuple[Any, ...]) -> tuple[Any, ...]:

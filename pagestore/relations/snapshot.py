@@ -158,10 +158,9 @@ class Snapshot(Mapping[str, Relation]):
         return _reopened, (str(self._handle.file.path), self.version)
 
     def _repr_html_(self) -> str:
-        relations = [(name, self[name]) for name in self._shown]
+        found = [(name, self[name]) for name in self._shown]
         rows = [
-            (name, relation.schema, ", ".join(relation.schema.key), f"{len(relation):,}")
-            for name, relation in relations
+            (name, one.schema, ", ".join(one.schema.key), f"{len(one):,}") for name, one in found
         ]
         caption = f"{self._handle.file.path}, version {self.version}"
         return html_table(

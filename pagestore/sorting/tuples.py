@@ -325,11 +325,9 @@ def _sorted(
     words_room, tails_room = _room(np.diff(ends, prepend=0).max(), tail > 0)
     for bucket, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
         n = end - start
-        some, room, counts = (
-            (words[start:end], tails[start:end]),
-            (words_room[:n], tails_room[:n]),
-            _counts(n),
-        )
+        some = (words[start:end], tails[start:end])
+        room = (words_room[:n], tails_room[:n])
+        counts = _counts(n)
         if SORT.call(*some[::-1], *room[::-1], first, tail, counts):
             some, room = room, some
         if SORT.call(*some, *room, max(first - tail, 0), coding.bits - tail - lead, counts):

@@ -131,10 +131,8 @@ class Complement:
             CountedTree(tree.on(pages), fold_array(tree.spec), row, tree.count)
             for (pages, tree), row in zip(self._sides, self._count_rows, strict=True)
         ]
-        key, acc = (
-            np.empty(whole.spec.keys, np.int64),
-            np.empty(ACC_WORDS.call(len(part.spec.scans)), np.int64),
-        )
+        key = np.empty(whole.spec.keys, np.int64)
+        acc = np.empty(ACC_WORDS.call(len(part.spec.scans)), np.int64)
         left = self.missing
         while left > 0:
             out = np.empty((whole.spec.columns, min(left, self._rows)), np.int64)

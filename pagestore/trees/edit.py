@@ -629,10 +629,8 @@ class EditQueues:
         written, gone, oldest, newest = self._taken.tolist()
         self._written = written
         pager.took(self._ids, self._records + written, self._retired[:gone], oldest, newest)
-        tallies, (roots, heights) = (
-            self._tallies.T.tolist(),
-            self._table.T[ROOT : HEIGHT + 1].tolist(),
-        )
+        tallies = self._tallies.T.tolist()
+        (roots, heights) = self._table.T[ROOT : HEIGHT + 1].tolist()
         self._changed, self._gained = tallies[DELTA], tallies[GAIN]
         counts = map(add, map(_COUNT, self.trees), self._gained)
         self._left = [*map(_tree, zip(roots, heights, counts, self._specs, strict=True))]

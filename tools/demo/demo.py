@@ -266,10 +266,8 @@ class Story:
         self.tell("evaluating each view once more, alone")
         rows = []
         for view in VIEWS:
-            answer, intervals = (
-                self.workspace.evaluate(view),
-                self.workspace.stats(view)["sensitivity_rows"],
-            )
+            answer = self.workspace.evaluate(view)
+            intervals = self.workspace.stats(view)["sensitivity_rows"]
             rows.append(
                 (
                     view,

@@ -144,12 +144,10 @@ def prepare(table: Table, raw: Path, out: Path) -> Report:
     rows = chosen = _read(table, raw)
     if table.choice:
         chosen = rows.filter(table.choice.expression)
-    kept = typed = pa.table({name: chosen[field.source] for name, field in recipe.columns.items()})
-    for name, field in recipe.columns.items():
-        if field.least is not None and field.most is not None:
-            low, high = (
-                pa.scalar(bound).cast(field.type.arrow) for bound in (field.least, field.most)
-            )
+    kept = typed = pa.table({name: chosen[one.source] for name, one in recipe.columns.items()})
+    for name, one in recipe.columns.items():
+        if one.least is not None and one.most is not None:
+            low, high = (pa.scalar(bound).cast(one.type.arrow) for bound in (one.least, one.most))
             inside = pc.and_(pc.greater_equal(kept[name], low), pc.less_equal(kept[name], high))
             kept = kept.filter(pc.fill_null(inside, True))
     whole = kept.drop_null()
@@ -162,7 +160,7 @@ def prepare(table: Table, raw: Path, out: Path) -> Report:
     pq.write_table(ordered, folder / "part-00000.zstd.parquet", compression="zstd")
     report.take(
         write_manifest(
-            folder, table.name, recipe.key, {n: field.type for n, field in recipe.columns.items()}
+            folder, table.name, recipe.key, {n: one.type for n, one in recipe.columns.items()}
         )
     )
     return report

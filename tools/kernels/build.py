@@ -189,18 +189,12 @@ def _compile_group(keys: list[str]) -> list[Entry]:
             f"{key} needs numba when it runs"
         )
         plain = one.function.dispatcher.targetoptions.get("no_cfunc_wrapper", False)
-        wrapper, address = (
-            names.llvm_cpython_wrapper_name,
-            "" if plain else names.llvm_cfunc_wrapper_name,
-        )
+        wrapper = names.llvm_cpython_wrapper_name
+        address = "" if plain else names.llvm_cfunc_wrapper_name
         module = private(result.library.get_llvm_str(), {wrapper, address})
         objects.append(
             Entry(
-                key,
-                guard_of(one.arguments),
-                wrapper,
-                address,
-                _Process.machine.emit_object(module),
+                key, guard_of(one.arguments), wrapper, address, _Process.machine.emit_object(module)
             )
         )
     return objects

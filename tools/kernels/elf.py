@@ -33,10 +33,8 @@ def undefined_symbols(elf: Any) -> list[tuple[str, str]]:
 
     Weak ones are omitted, since the loader does not require them.
     """
-    numbers, needed = (
-        elf.get_section_by_name(".gnu.version"),
-        elf.get_section_by_name(".gnu.version_r"),
-    )
+    numbers = elf.get_section_by_name(".gnu.version")
+    needed = elf.get_section_by_name(".gnu.version_r")
     symbols = []
     for place, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
         if (

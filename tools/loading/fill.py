@@ -219,15 +219,13 @@ class Conflicts:
         rows = np.array([row for pair in self.pairs[:CONFLICTS_SHOWN] for row in pair]).T
         texts = _texts(txn, relation, rows)
         shown = [
-            f"key ({', '.join(text[:keys])}) has both ({', '.join(text[keys:])}) and "
+            f"key ({', '.join(one[:keys])}) has both ({', '.join(one[keys:])}) and "
             f"({', '.join(other[keys:])})"
-            for text, other in zip(texts[::2], texts[1::2], strict=True)
+            for one, other in zip(texts[::2], texts[1::2], strict=True)
         ]
         more = [f"{counted(self.count, 'key')} in all"] * (self.count > len(shown))
         columns = zip(
-            relation.schema.stored[:keys],
-            np.array([row for row, _ in self.pairs]).T,
-            strict=False,
+            relation.schema.stored[:keys], np.array([one for one, _ in self.pairs]).T, strict=False
         )
         found = [txn.decode(column.type, words).to_pylist() for column, words in columns]
         problem = f"{source}: {'; '.join([*shown, *more])}: {remedy}"

@@ -104,13 +104,11 @@ class _Json:
             return pa.schema(
                 [(name, kind) for name, kind in types.items() if not is_nested(kind)]
             ), None
-        schema = pa.schema(
-            [(field.name, as_wanted(field.type, (field.name,), types)) for field in shape]
-        )
+        schema = pa.schema([(one.name, as_wanted(one.type, (one.name,), types)) for one in shape])
         exact = (
             count == 1
             and head is not None
-            and head.schema.types == [read_as(field.type) for field in schema]
+            and head.schema.types == [read_as(one.type) for one in schema]
         )
         return schema, head if exact else None
 

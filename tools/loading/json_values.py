@@ -348,14 +348,13 @@ class Rows:
         if pa.types.is_struct(kind):
             values = self._taken(values, kind, {dict}, path, rows)
             columns = {
-                field.name: [value and value.get(field.name) for value in values] for field in kind
+                one.name: [value and value.get(one.name) for value in values] for one in kind
             }
             arrays = [
-                self._array(columns[field.name], field.type, (*path, field.name), rows)
-                for field in kind
+                self._array(columns[one.name], one.type, (*path, one.name), rows) for one in kind
             ]
             empty = pa.array([value is None for value in values], pa.bool_())
-            return pa.StructArray.from_arrays(arrays, [field.name for field in kind], mask=empty)
+            return pa.StructArray.from_arrays(arrays, [one.name for one in kind], mask=empty)
         if pa.types.is_list(kind):
             values = self._taken(values, kind, {list}, path, rows)
             counts = [len(value) if value else 0 for value in values]

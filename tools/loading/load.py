@@ -223,9 +223,7 @@ def _opened(
     dataset.narrow = {c.name: c.narrow for c in schema.columns if c.narrow} if schema else {}
     lists = _lists(txn, dataset, relation, key, mode) if not dataset.problems else {}
     if mode != DELETE:
-        dataset.checked.update(
-            {elements.column: elements.check for elements in lists.values() if elements}
-        )
+        dataset.checked.update({one.column: one.check for one in lists.values() if one})
     return _Opened(relation, mode, key, dataset, lists)
 
 
@@ -354,10 +352,8 @@ class _Loading:
 
     def _columns(self, places: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield some columns, as batches of words int64[K, n]."""
-        columns, finder = (
-            [self.relation.schema.stored[i] for i in places],
-            TextFinder(self.txn.dictionary),
-        )
+        columns = [self.relation.schema.stored[i] for i in places]
+        finder = TextFinder(self.txn.dictionary)
         for batch in self.dataset.batches():
             yield np.array(
                 [

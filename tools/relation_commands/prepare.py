@@ -88,13 +88,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _relation_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("one relation")
-    group.add_argument("--name", help="its name; by default the source's, without the suffix")
-    key_option(group)
-    group.add_argument(
+    one = parser.add_argument_group("one relation")
+    one.add_argument("--name", help="its name; by default the source's, without the suffix")
+    key_option(one)
+    one.add_argument(
         "--format", choices=FORMATS, help="the format of the sources, if their names do not say it"
     )
-    group.add_argument(
+    one.add_argument(
         "--option",
         type=pair,
         action="append",
@@ -102,7 +102,7 @@ def _relation_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="an option of Spark's reader, such as nullValue=NA or url=jdbc:...",
     )
-    group.add_argument(
+    one.add_argument(
         "--column",
         type=wanted,
         action="append",
@@ -110,7 +110,7 @@ def _relation_options(parser: argparse.ArgumentParser) -> None:
         metavar="'NAME: TYPE [= SQL]'",
         help="a column to make; without this option, all columns of the source are kept",
     )
-    group.add_argument(
+    one.add_argument(
         "--nulls",
         type=pair,
         action="append",
@@ -118,7 +118,7 @@ def _relation_options(parser: argparse.ArgumentParser) -> None:
         metavar=f"COLUMN={'|'.join(NULLS)}",
         help="what happens to rows with a null in that column",
     )
-    group.add_argument(
+    one.add_argument(
         "--fill",
         type=pair,
         action="append",
@@ -126,10 +126,8 @@ def _relation_options(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN=VALUE",
         help="a value in place of a column's nulls",
     )
-    group.add_argument(
-        "--where", metavar="SQL", help="take only the raw rows for which this is true"
-    )
-    group.add_argument(
+    one.add_argument("--where", metavar="SQL", help="take only the raw rows for which this is true")
+    one.add_argument(
         "--prefer",
         metavar="SQL",
         help="of rows with the same key, keep the one where this is greatest",

@@ -41,17 +41,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the faults; return 1 if there is an error."""
-    findings = check(options.rules, options.store)
-    errors = sum(finding.level == "error" for finding in findings)
-    lines = [
-        _github(finding) if options.format == "github" else _line(finding) for finding in findings
-    ]
+    found = check(options.rules, options.store)
+    errors = sum(one.level == "error" for one in found)
+    lines = [_github(one) if options.format == "github" else _line(one) for one in found]
     if options.format == "text":
         lines.append(f"{counted(len(options.rules), 'file')}: {counted(errors, 'error')}")
     answer(
-        options,
-        {"errors": errors, "findings": [finding._asdict() for finding in findings]},
-        "\n".join(lines),
+        options, {"errors": errors, "findings": [one._asdict() for one in found]}, "\n".join(lines)
     )
     return int(errors > 0)
 

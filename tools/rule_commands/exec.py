@@ -50,15 +50,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _views(workspace: ivm.Workspace) -> list[str]:
     with workspace.store.snapshot() as snap:
-        views = [
-            name for name, predicate in workspace.predicates.items() if not predicate.extensional
-        ]
+        views = [name for name, one in workspace.predicates.items() if not one.extensional]
         return [*views, *wide_names(snap)]
 
 
 def _deltas(workspace: ivm.Workspace, views: list[str], version: int) -> dict[str, pa.Table]:
     """Return how a version's views differ from those it was made from, by view, where they do."""
-    parent = next(entry.parent for entry in workspace.store.history() if entry.version == version)
+    parent = next(one.parent for one in workspace.store.history() if one.version == version)
     with workspace.at(parent) as old, workspace.at(version) as now:
         deltas = {name: now.changes(name, old) for name in views}
     return {name: delta for name, delta in deltas.items() if delta is not None and delta.num_rows}

@@ -91,13 +91,9 @@ class Inspector:
             installed = self.workspace.rules_of(past.snapshot)
             source = past[name]
             blocks = [
-                block
-                for block in installed.blocks
-                if block.name == name or name in block.part.predicates
+                one for one in installed.blocks if one.name == name or name in one.part.predicates
             ]
-            home = next(
-                (block for block in blocks if block.name == name), blocks[0] if blocks else None
-            )
+            home = next((one for one in blocks if one.name == name), blocks[0] if blocks else None)
             reads = _read_by(installed)
             return {
                 "name": name,
@@ -213,44 +209,35 @@ class Inspector:
     def history(self, offset: int = 0, limit: int = ROWS) -> Data:
         """Return the versions that are kept, newest first."""
         offset, limit = _place(offset), _within(limit, ROWS_MAX)
-        entries = self.workspace.store.history(offset + limit + 1)[offset:]
-        return {
-            "versions": [entry._asdict() for entry in entries[:limit]],
-            "more": len(entries) > limit,
-        }
+        found = self.workspace.store.history(offset + limit + 1)[offset:]
+        return {"versions": [one._asdict() for one in found[:limit]], "more": len(found) > limit}
 
     def differences(self, old: int, new: int) -> Data:
         """Return how each relation and view differs between two versions: how many rows, and the
         first of them.
         """
         with self._at(old) as before, self._at(new) as after:
-            rules, rules_before = (
-                self.workspace.rules_of(side.snapshot) for side in (after, before)
-            )
+            rules, rules_before = (self.workspace.rules_of(one.snapshot) for one in (after, before))
             names = _names(after.snapshot, rules)
             names_before = _names(before.snapshot, rules_before)
-            changes = []
+            found = []
             for name in names:
-                change = {"name": name, "kind": _kind(name, rules)}
+                one = {"name": name, "kind": _kind(name, rules)}
                 if name not in names_before:
-                    changes.append({**change, "note": f"made, {counted(len(after[name]), 'row')}"})
+                    found.append({**one, "note": f"made, {counted(len(after[name]), 'row')}"})
                 elif any(
                     map(
                         partial(_differs, before.snapshot, after.snapshot),
                         _stored(name, after.snapshot),
                     )
                 ):
-                    changes.append({**change, **self._difference(name, before, after)})
+                    found.append({**one, **self._difference(name, before, after)})
             gone = [name for name in names_before if name not in names]
-            changes += [
+            found += [
                 {"name": name, "kind": _kind(name, rules_before), "note": "removed"}
                 for name in gone
             ]
-        return {
-            "old": old,
-            "new": new,
-            "changes": [change for change in changes if len(change) > 2],
-        }
+        return {"old": old, "new": new, "changes": [one for one in found if len(one) > 2]}
 
     def _difference(self, name: str, before: Any, after: Any) -> Data:
         store, (old, new) = self.workspace.store, (one.snapshot.version for one in (before, after))
@@ -296,10 +283,7 @@ class Inspector:
                     raise IvmError(f"branch {name!r} has changed since: look at the merge again")
             return workspace.store.merge(branch, into, rule).version
 
-        rows = [
-            [conflict.relation, *map(_written, conflict[1:5])]
-            for conflict in merged.conflicts[:CHANGES_MAX]
-        ]
+        rows = [[one.relation, *map(_written, one[1:5])] for one in merged.conflicts[:CHANGES_MAX]]
         columns = [
             {"name": name, "type": "", "key": False}
             for name in ("relation", "key", "before", f"on {into}", f"on {branch}")
@@ -483,11 +467,11 @@ def bounded(data: Any, cell: Callable[[Any], Any], cell_max: int) -> Any:
     def of(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: cut(part) if key == "rows" and isinstance(part, list) else of(part)
-                for key, part in value.items()
+                key: cut(one) if key == "rows" and isinstance(one, list) else of(one)
+                for key, one in value.items()
             }
         if isinstance(value, list | tuple):
-            return [of(part) for part in value]
+            return [of(one) for one in value]
         return value[:TEXT_MAX] if isinstance(value, str) else value
 
     return of(data)

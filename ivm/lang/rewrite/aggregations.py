@@ -52,7 +52,7 @@ def _with_columns(clause: Clause) -> Clause:
     """Return a clause with its aggregates in the body if its heads show their results otherwise
     than as values.
     """
-    results = {v.name for one, _ in clause.aggregates for v in one.results}
+    results = {v.name for fold, _ in clause.aggregates for v in fold.results}
     values = {
         head.right.name
         for head in clause.heads
@@ -67,13 +67,13 @@ def _with_columns(clause: Clause) -> Clause:
 
 
 def _plain(clause: Clause, known: Container[str], numbers: Iterator[int]) -> Iterator[Clause]:
-    one = _OneClause(clause, known, numbers)
-    body = one.formula(clause.body, ())
-    for helper in one.helpers:
+    plain = _OneClause(clause, known, numbers)
+    body = plain.formula(clause.body, ())
+    for helper in plain.helpers:
         yield from _plain(helper, known, numbers)
     yield (
         replace(clause, body=body if isinstance(body, And) else And((body,)))
-        if one.helpers
+        if plain.helpers
         else clause
     )
 
@@ -116,9 +116,9 @@ class _OneClause:
 
     def _replaced(self, one: Aggregation, around: tuple[Formula, ...]) -> Formula:
         """Return the atoms of the helpers of an aggregate; add these."""
-        own = {v.name for fold, _ in one.aggregates for v in fold.results}
+        results = {v.name for fold, _ in one.aggregates for v in fold.results}
         inside = dict.fromkeys(v.name for v in (*variables_in(one.item), *_terms(one.aggregates)))
-        if both := own.intersection(inside):
+        if both := results.intersection(inside):
             reason = f"{min(both)} is the result of this aggregate, so it has no value inside: use another name there"
             raise AggregateError(
                 one.where, f"{reason}, or put the aggregate after what it is not about"
@@ -200,18 +200,18 @@ class _OneClause:
         return set()
 
     def _bound_by_all(self, items: list[Formula]) -> set[str]:
-        found = set[str]().union(*map(self._bound, items))
+        names = set[str]().union(*map(self._bound, items))
         sides = [(x.left, x.right) for x in items if isinstance(x, Operation) and x.op == "="]
         sides += [(right, left) for left, right in sides]
         while more := {
             a.name
             for a, b in sides
             if isinstance(a, Var)
-            and a.name not in found
-            and found.issuperset(v.name for v in variables_in(b))
+            and a.name not in names
+            and names.issuperset(v.name for v in variables_in(b))
         }:
-            found |= more
-        return found
+            names |= more
+        return names
 
     def _reads(self, call: Application) -> bool:
         return not call.function or call.name in self._known or function_named(call.name) is None
@@ -219,14 +219,14 @@ class _OneClause:
 
 def _outer_variables(part: Formula | Node) -> list[Var]:
     """Return the variables of a formula outside aggregates, and the results of these."""
-    found: list[Var] = []
+    names: list[Var] = []
     for inner in walk(part, within=False):
         if isinstance(inner, Var):
-            found.append(inner)
+            names.append(inner)
         elif isinstance(inner, Aggregation):
-            found += (v for fold, _ in inner.aggregates for v in fold.results)
-            found += variables_in(inner.groups) if inner.groups else ()
-    return found
+            names += (v for fold, _ in inner.aggregates for v in fold.results)
+            names += variables_in(inner.groups) if inner.groups else ()
+    return names
 
 
 def _terms(folds: Folds) -> Iterator[Var]:

@@ -64,14 +64,14 @@ def with_closures(
 
     Raises RuleSyntaxError for a view that has no rules, and is not declared.
     """
-    found = list(clauses)
+    made = list(clauses)
     for name in dict.fromkeys(order.lesser.name for order in orders):
-        found = [
-            *_kept(found, [one for one in orders if one.lesser.name == name], declared.get(name))
+        made = [
+            *_kept(made, [one for one in orders if one.lesser.name == name], declared.get(name))
         ]
     for view in equivalences:
-        found = [*_equivalence(found, view, declared.get(view.name))]
-    return found
+        made = [*_equivalence(made, view, declared.get(view.name))]
+    return made
 
 
 def _heads(clause: Clause) -> tuple[str, ...]:
@@ -98,30 +98,30 @@ def _stratum(clauses: Iterable[Clause], name: str) -> set[str]:
     for clause in clauses:
         for head in _heads(clause):
             reads.setdefault(head, set()).update(_reads(clause))
-    return {name} | {one for one in _reached(reads, name) if name in _reached(reads, one)}
+    return {name} | {view for view in _reached(reads, name) if name in _reached(reads, view)}
 
 
 def _reached(reads: dict[str, set[str]], name: str) -> set[str]:
-    found, new = set[str](), reads.get(name, set())
-    while new := new - found:
-        found |= new
-        new = set[str]().union(*(reads.get(one, set()) for one in new))
-    return found
+    names, new = set[str](), reads.get(name, set())
+    while new := new - names:
+        names |= new
+        new = set[str]().union(*(reads.get(view, set()) for view in new))
+    return names
 
 
 def _rules_of(
     clauses: Sequence[Clause], view: Application, declared: Predicate | None
 ) -> tuple[list[Clause], list[Clause]]:
     """Return the rules of a view and the others. Raises RuleSyntaxError if it has none."""
-    own = [clause for clause in clauses if view.name in _heads(clause)]
-    others = [clause for clause in clauses if clause not in own]
-    own += [_asserted(declared, view)] if declared else []
-    if not own or any(
-        len(clause.heads) > 1 or not isinstance(clause.heads[0], Application) for clause in own
+    rules = [clause for clause in clauses if view.name in _heads(clause)]
+    others = [clause for clause in clauses if clause not in rules]
+    rules += [_asserted(declared, view)] if declared else []
+    if not rules or any(
+        len(clause.heads) > 1 or not isinstance(clause.heads[0], Application) for clause in rules
     ):
         reason = f"{view.name} needs rules in this text, each with one head, as in {view.name}(x, y) <- ..."
         raise RuleSyntaxError(view.where, reason)
-    return own, others
+    return rules, others
 
 
 def _asserted(relation: Predicate, view: Application) -> Clause:
@@ -142,25 +142,25 @@ def _kept(
 ) -> Iterator[Clause]:
     view, extreme = orders[0].lesser, _extreme(orders)
     name = view.name
-    own, others = _rules_of(clauses, view, declared)
-    for one in (
+    rules, others = _rules_of(clauses, view, declared)
+    for rule in (
         *(order.greater for order in orders),
         *(order.lesser for order in orders),
-        *(c.heads[0] for c in own),
+        *(c.heads[0] for c in rules),
     ):
-        if split(one)[0].name != name or len(split(one)[0].args) != len(view.args):
+        if split(rule)[0].name != name or len(split(rule)[0].args) != len(view.args):
             raise RuleSyntaxError(
-                one.where, f"an order compares rows of one view, as those of {name}"
+                rule.where, f"an order compares rows of one view, as those of {name}"
             )
     stratum = _stratum(clauses, name)
-    is_recursive = len(stratum) > 1 or any(name in _reads(clause) for clause in own)
+    is_recursive = len(stratum) > 1 or any(name in _reads(clause) for clause in rules)
     for clause in others:
         yield (
             _renamed(clause, name, extreme and extreme[0])
             if not stratum.isdisjoint(_heads(clause))
             else clause
         )
-    for clause in own:
+    for clause in rules:
         read = _renamed(clause, name, extreme and extreme[0])
         yield (
             _aggregated(read, *extreme)
@@ -168,7 +168,7 @@ def _kept(
             else _with_head(read, f"{name}$rows")
         )
     names = tuple(Var(f"c{n}", where=orders[0].where) for n in range(1, len(view.args) + 1))
-    kept = replace(own[-1], heads=(replace(view, args=names),), aggregates=(), groups=And(()))
+    kept = replace(rules[-1], heads=(replace(view, args=names),), aggregates=(), groups=And(()))
     every = replace(view, name=f"{name}$rows", args=names)
     less = replace(view, name=f"{name}$less", args=names)
     if extreme and not is_recursive:
@@ -262,7 +262,7 @@ def _less(order: Subsumption) -> Clause:
         raise RuleSyntaxError(order.where, reason)
     atoms = replace(order.lesser, name=every), replace(order.greater, name=every)
     head = replace(order.lesser, name=f"{order.lesser.name}$less")
-    known = tuple(one for one in differ if not isinstance(one.right, Anonymous))
+    known = tuple(formula for formula in differ if not isinstance(formula.right, Anonymous))
     body = And((*atoms, *order.body.items, *((Or(known),) if len(known) == len(differ) else ())))
     return Clause((head,), body, (), where=order.where, text=order.text)
 
@@ -273,9 +273,9 @@ def _less(order: Subsumption) -> Clause:
 def _equivalence(
     clauses: Sequence[Clause], view: Application, declared: Predicate | None
 ) -> Iterator[Clause]:
-    own, others = _rules_of(clauses, view, declared)
-    name, where = view.name, own[0].where
-    if any(len(split(clause.heads[0])[0].args) != 2 for clause in own):
+    rules, others = _rules_of(clauses, view, declared)
+    name, where = view.name, rules[0].where
+    if any(len(split(clause.heads[0])[0].args) != 2 for clause in rules):
         raise RuleSyntaxError(view.where, f"an equivalence has two columns: write {name}(x, y)")
     x, y, z, least, low = (Var(letter, where=where) for letter in ("x", "y", "z", "l", "m"))
 
@@ -283,16 +283,16 @@ def _equivalence(
         return Application(name, args, False, where=where)
 
     def rule(head: Application | Operation, *body: Formula) -> Clause:
-        return replace(own[0], heads=(head,), body=And(body), aggregates=(), groups=And(()))
+        return replace(rules[0], heads=(head,), body=And(body), aggregates=(), groups=And(()))
 
-    if len(_stratum(clauses, name)) > 1 or any(name in _reads(clause) for clause in own):
+    if len(_stratum(clauses, name)) > 1 or any(name in _reads(clause) for clause in rules):
         yield from clauses
         yield rule(atom(name, y, x), atom(name, x, y))
         yield rule(atom(name, x, z), atom(name, x, y), atom(name, y, z))
         return
     pair, label = f"{name}$pair", f"{name}$label"
     yield from others
-    yield from (_with_head(clause, pair) for clause in own)
+    yield from (_with_head(clause, pair) for clause in rules)
 
     def labelled(member: Var, value: Var) -> Operation:
         return Operation("=", Application(label, (member,), True, where=where), value, where=where)

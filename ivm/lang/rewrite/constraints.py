@@ -53,13 +53,13 @@ def clauses_of(constraint: Constraint, known: Container[str]) -> list[Clause]:
         columns = (Var(NONE),)
         left.append(Operation("=", Var(NONE), Const(0, "int64")))
     head = Application(name_of(constraint), columns, False, where=constraint.where)
-    found = [
+    clauses = [
         Clause((head,), And((*left, *violated)), (), where=constraint.where, text=constraint.text)
         for violated in _violations(constraint, {v.name for v in variables_in(constraint.left)})
     ]
-    if not found:
+    if not clauses:
         raise RuleSyntaxError(constraint.where, "this constraint holds in any case: leave it out")
-    return found
+    return clauses
 
 
 def name_of(constraint: Constraint) -> str:
@@ -84,7 +84,7 @@ def _violations(constraint: Constraint, outer: set[str]) -> Iterator[tuple[Formu
     Items that share a variable which the left side lacks are one.
     """
     groups: list[tuple[set[str], tuple[Formula, ...]]] = []
-    for item in (one for written in constraint.items for one in items_of(written)):
+    for item in (part for written in constraint.items for part in items_of(written)):
         own = {v.name for v in variables_in(item)} - outer
         tied = [group for group in groups if not own.isdisjoint(group[0])]
         groups = [group for group in groups if group not in tied]

@@ -75,9 +75,9 @@ class _Lists:
         if not any(self._lists(x) for disjunct in rule.body for x in disjunct):
             yield rule
             return
-        one = _OneRule(rule, self._taken, self)
-        body = tuple(one.conjunction(disjunct, ()) for disjunct in rule.body)
-        yield from one.helpers
+        numbering = _OneRule(rule, self._taken, self)
+        body = tuple(numbering.conjunction(disjunct, ()) for disjunct in rule.body)
+        yield from numbering.helpers
         yield replace(rule, body=body)
 
     def _lists(self, literal: Literal) -> bool:
@@ -132,12 +132,12 @@ def is_list(atom: Atom, taken: Container[str]) -> bool:
     """Return whether an atom lists numbers or parts of texts.  Raises ArityError if malformed."""
     if atom.predicate in taken or atom.predicate not in (*RANGES, *SPLITS):
         return False
-    wanted = (3, 4) if atom.predicate in RANGES else (4,)
-    if len(atom.terms) not in wanted:
+    lengths = (3, 4) if atom.predicate in RANGES else (4,)
+    if len(atom.terms) not in lengths:
         form = FORMS["range" if atom.predicate in RANGES else "split"]
         raise ArityError(
             atom.where,
-            f"{atom.predicate} takes {' or '.join(map(str, wanted))} arguments: write {form}",
+            f"{atom.predicate} takes {' or '.join(map(str, lengths))} arguments: write {form}",
         )
     return True
 
@@ -157,23 +157,23 @@ class _OneRule:
         """
         literals = tuple(made for x in literals for made in self._without_splits(x))
         waiting = [x for x in literals if isinstance(x, Atom) and is_list(x, self._taken)]
-        found = [x for x in literals if x not in waiting]
+        literals_made = [x for x in literals if x not in waiting]
         while waiting:
-            known = [*around, *(x for x in found if not isinstance(x, Negation))]
+            known = [*around, *(x for x in literals_made if not isinstance(x, Negation))]
             bound = bound_by(known)
             ready = next((x for x in waiting if bound.issuperset(variables(*x.terms[:-1]))), None)
             if ready is None:
                 raise self._endless(waiting[0], bound)
             waiting.remove(ready)
             moved, made = self._listed(ready, bound, tuple(known))
-            found = [*(x for x in found if x not in moved), *made]
-        known = [*around, *(x for x in found if not isinstance(x, Negation))]
+            literals_made = [*(x for x in literals_made if x not in moved), *made]
+        known = [*around, *(x for x in literals_made if not isinstance(x, Negation))]
         return tuple(
             replace(x, body=body, exists=(*x.exists, *_more(body, x, known)))
             if isinstance(x, Negation)
             and (body := self.conjunction(x.body, tuple(known))) != x.body
             else x
-            for x in found
+            for x in literals_made
         )
 
     def _without_splits(self, literal: Literal) -> Iterator[Literal]:
@@ -191,11 +191,11 @@ class _OneRule:
             "=", end, Binary("+", parts, Const(1, "int64", where=where), where=where), where=where
         )
         yield Atom(RANGES[0], (Const(1, "int64", where=where), end, number), where=where)
-        found = Call("string:split_part", (text, separator, number), where=where)
+        term = Call("string:split_part", (text, separator, number), where=where)
         yield (
-            Compare("=", part, found, where=where)
+            Compare("=", part, term, where=where)
             if isinstance(part, Var)
-            else Compare("=", found, part, where=where)
+            else Compare("=", term, part, where=where)
         )
 
     def _endless(self, atom: Atom, bound: set[Var]) -> SafetyError:
@@ -212,20 +212,20 @@ class _OneRule:
         """Return literals that hold for a range's numbers, and before them those they replace."""
         low, high, *steps, number = atom.terms
         where = atom.where
-        one = Const(1, "int64", where=where)
-        step = steps[0] if steps else one
+        first = Const(1, "int64", where=where)
+        step = steps[0] if steps else first
         if isinstance(number, Const) or number in bound:
             inside = Call("$within", (number, low, high, step), where=where)
-            found: list[Literal] = [
+            listed: list[Literal] = [
                 Compare("=", inside, Const(True, "bool", where=where), where=where)
             ]
             # infer leaves out the first where they are whole numbers
-            if step == one and isinstance(number, Var):
-                found += [
+            if step == first and isinstance(number, Var):
+                listed += [
                     Compare(">=", number, low, where=where),
                     Compare("<", number, high, where=where),
                 ]
-            return (), found
+            return (), listed
         size, moved, helper = self._size((low, high, step), known, atom)
         block, unit = next(self._fresh), next(self._fresh)
         number_of = Call("$nth", (low, high, step, block, unit, size), where=where)

@@ -154,10 +154,8 @@ def find_hits(
         s = words[words[SPANS_OF] + b]
         if s < 0 or branches.spans[b, 1] == 0:
             continue
-        o, tree = (
-            words[SENSED] + SENSE * s,
-            tree_at(pages, plan.trees[plan.sensed[s, INDEX_TREE]], 0),
-        )
+        o = words[SENSED] + SENSE * s
+        tree = tree_at(pages, plan.trees[plan.sensed[s, INDEX_TREE]], 0)
         index = IntervalTree(tree, words[o + COLUMNS], words[o + ALPHAS], 0)
         n = stab_branches(index, branches, b, room) if tree.height > 0 else 0
         if n < 0 or n > room.stabbed.shape[1]:
@@ -252,11 +250,9 @@ def join(pages, words, versions, side, room, run, found, n):
 
     Returns how many there are, or LEFT.
     """
-    plan, begin, end = (
-        words[words[READING + side] :],
-        words[READING_STATE + side],
-        words[READING_STATE + side + 1],
-    )
+    plan = words[words[READING + side] :]
+    begin = words[READING_STATE + side]
+    end = words[READING_STATE + side + 1]
     state, rows = run.state[: end - begin], room.recorded if side else run.rows
     for i in range(end - begin):
         state[i] = words[begin + i]

@@ -121,10 +121,8 @@ def probe_next(pages, table, trees, branches, run, found, composing):
         plan = static[probes[p, PLAN] : probes[p, PLAN_END]]
         levels = plan[LEVELS]
         state = run.state[: probes[p, STATE_END] - probes[p, STATE]]
-        pinned, start = (
-            run.regions[: (levels + 1) * count].reshape((levels + 1, count)),
-            run.start[: levels + 1],
-        )
+        pinned = run.regions[: (levels + 1) * count].reshape((levels + 1, count))
+        start = run.start[: levels + 1]
         if not progress[BEGUN]:
             begin(static, probes, p, trees[side], state)
             pin(static, probes, p, branches, wanted, pinned, start)

@@ -231,10 +231,8 @@ def touched(ranged: Ranged, room: RangeRoom, rows: Table, i: int, words: Words):
     if span[LAST]:
         m = step_beyond(sought, group + 1)
         if m and seek(tree, sought, m, room.cursors, CURSOR_WORDS) == 1:
-            page, slot = (
-                room.cursors[CURSOR_WORDS + LEAF_PAGE],
-                room.cursors[CURSOR_WORDS + LEAF_SLOT],
-            )
+            page = room.cursors[CURSOR_WORDS + LEAF_PAGE]
+            slot = room.cursors[CURSOR_WORDS + LEAF_SLOT]
     else:
         page, slot = before(tree, sought, group + 1)
     if page <= 0:
@@ -322,10 +320,8 @@ def fold_between(ranged: Ranged, room: RangeRoom, m: int, low: int, high: int):
         bounds[c, 1] = sought[c]
     for c in range(m):
         sought[c] = bounds[c, 0]
-    tree, folds = (
-        tree_at(ranged.pages, ranged.queues.trees[span[MEASURED]], 0),
-        (span[FIRST_FOLD], span[END_FOLD]),
-    )
+    tree = tree_at(ranged.pages, ranged.queues.trees[span[MEASURED]], 0)
+    folds = (span[FIRST_FOLD], span[END_FOLD])
     return fold_records(tree, ranged.queues, span[QUEUE], folds, m + 1, end, room.folds)
 
 
@@ -355,11 +351,9 @@ def sum_of_parts(ranged: Ranged, room: RangeRoom, low: int, high: int):
         found = seek(tree, sought, group + 1, room.cursors, CURSOR_WORDS)
         if found <= 0:
             break
-        page, slot, same = (
-            room.cursors[CURSOR_WORDS + LEAF_PAGE],
-            room.cursors[CURSOR_WORDS + LEAF_SLOT],
-            True,
-        )
+        page = room.cursors[CURSOR_WORDS + LEAF_PAGE]
+        slot = room.cursors[CURSOR_WORDS + LEAF_SLOT]
+        same = True
         for c in range(group):
             same &= field(tree.pages.words, page, c, slot) == sought[c]
         if not same:

@@ -216,11 +216,9 @@ def edit(states: States, of: Words, action: int, number: int, word: int):
     """Queue an edit of the row of the group room.key, with its number if that is not 0; return
     whether it fits.
     """
-    edits, at, keys = (
-        states.queues.waiting[of[VIEW]],
-        states.queues.waits[of[VIEW]],
-        of[KEYED_END] - of[KEYED],
-    )
+    edits = states.queues.waiting[of[VIEW]]
+    at = states.queues.waits[of[VIEW]]
+    keys = of[KEYED_END] - of[KEYED]
     if at == edits.shape[1]:
         return False
     edits[0, at] = action
@@ -434,10 +432,8 @@ def of_parts(states: States, of: Words):
             same &= field(tree.pages.words, page, c, slot) == room.key[c]
         if not same:
             break
-        place, amount = (
-            field(tree.pages.words, page, group, slot),
-            field(tree.pages.words, page, group + 1, slot),
-        )
+        place = field(tree.pages.words, page, group, slot)
+        amount = field(tree.pages.words, page, group + 1, slot)
         if not add_part_of(room.sums, of[KIND] - PARTS, place, amount):
             return BROKEN, 0
         cursor[LEAF_SLOT] = slot + 1

@@ -84,8 +84,8 @@ def compiled(installed: Installed, stratum: InstalledStratum) -> "CompiledStratu
     known = installed.compiled_strata
     if stratum not in known:
         known[stratum] = CompiledStratum(installed, stratum)
-    found: CompiledStratum = known[stratum]
-    return found
+    arrays: CompiledStratum = known[stratum]
+    return arrays
 
 
 Numbered = tuple[int, Body]
@@ -113,26 +113,26 @@ class Strata:
 
     def add(self, stratum: InstalledStratum) -> int:
         """Add a stratum; return its number."""
-        names, own = sorted(stratum.recursive), stratum.recursive
+        names, recursive = sorted(stratum.recursive), stratum.recursive
         first, before = len(self.plans), len(self.views)
         self.views |= {name: before + v for v, name in enumerate(names)}
         bodies = [
-            Body(self._installed, rule, plan, own, search=False)
+            Body(self._installed, rule, plan, recursive, search=False)
             for rule in stratum.rules
             for plan in rule.plans
         ]
         search = [
-            Body(self._installed, rule, plan, own, search=True)
+            Body(self._installed, rule, plan, recursive, search=True)
             for rule in stratum.rules
             for plan in rule.searches
         ]
         for body in (*bodies, *search):
-            self._add_plan(body, own)
+            self._add_plan(body, recursive)
         numbered = [*enumerate((*bodies, *search), first)]
         middle = first + len(bodies)
         self._tables["strata"].append((first, middle, len(self.plans), before, len(self.views)))
         self._tables["views"] += [
-            self._view(name, own, numbered[: len(bodies)], numbered[len(bodies) :])
+            self._view(name, recursive, numbered[: len(bodies)], numbered[len(bodies) :])
             for name in names
         ]
         return len(self._tables["strata"]) - 1
@@ -150,17 +150,17 @@ class Strata:
         """Return room for some facts."""
         words, arrays = partial(np.empty, dtype=np.int64), self.arrays
         spans = _longest(arrays.plans, kernel.SOURCES)
-        own = _longest(arrays.plans, kernel.ATOMS)
+        longest = _longest(arrays.plans, kernel.ATOMS)
         branch = int(arrays.sources[:, kernel.DEPTH].max(initial=0))
         keys = int(arrays.views[:, kernel.KEY_WORDS].max(initial=0))
         state = np.zeros(kernel.STATE, np.int64)
         return kernel.FactsRoom(
             words((facts, kernel.FACT + keys)),
             np.zeros(SLOTS * facts, np.int64),
-            words((DERIVATIONS * facts, kernel.DERIVATION + own)),
+            words((DERIVATIONS * facts, kernel.DERIVATION + longest)),
             words((kernel.LISTS, facts)),
             state,
-            words(own),
+            words(longest),
             words(CURSOR_WORDS),
             words(spans * (1 + branch)),
             words((spans, 3)),
@@ -190,15 +190,13 @@ class Strata:
         tables["plans"].append((*spans, laid.columns, self.views[body.view], key))
         self.plans.append(body.plan)
 
-    def _source(self, index: Index, depth: int, own: frozenset[str]) -> tuple[int, ...]:
+    def _source(self, index: Index, depth: int, recursive: frozenset[str]) -> tuple[int, ...]:
         """Return what an index's branches are: facts of a view of the stratum, or changes."""
-        name, columns, whole = (
-            index.predicate,
-            index.order[:depth],
-            depth >= _keys(self._installed, index),
-        )
+        name = index.predicate
+        columns = index.order[:depth]
+        whole = depth >= _keys(self._installed, index)
         self.sources.append(Source(index, depth, len(self.sources), whole))
-        if name not in own:
+        if name not in recursive:
             return -1, 0, depth, self._tree_of(index), int(whole)
         if max(columns) >= self._installed.layouts[name].keys:
             return -1, 0, depth, -1, 0
@@ -207,7 +205,7 @@ class Strata:
     def _view(
         self,
         name: str,
-        own: frozenset[str],
+        recursive: frozenset[str],
         bodies: Sequence[Numbered],
         searches: Sequence[Numbered],
     ) -> tuple[int, ...]:
@@ -218,7 +216,7 @@ class Strata:
             for _, body in readers
             for read in body.plan.reads
         ]
-        joined = not own.isdisjoint(read) or any(len(body.own) > 1 for _, body in readers)
+        joined = not recursive.isdisjoint(read) or any(len(body.own) > 1 for _, body in readers)
         searching = [p for p, body in searches if body.view == name]
         first, then = self._listed([p for p, _ in readers]), self._listed(searching)
         stored = self._installed.stored[name]
@@ -295,8 +293,8 @@ class CompiledStratum:
         composing = Composing(
             words(2 * FEW), np.empty(FEW, bool), Found(words(FEW), words((columns, FEW)))
         )
-        found = Found(words(2 * OUT), words((columns, 2 * OUT)))
-        self._probing = Probing(run, found, composing, probe_next_at.address())
+        room = Found(words(2 * OUT), words((columns, 2 * OUT)))
+        self._probing = Probing(run, room, composing, probe_next_at.address())
 
     # -- maintained
 
@@ -469,9 +467,9 @@ def _copies(installed: Installed, rule: InstalledRule, plan: Plan) -> bool:
     )
 
 
-def _is_linear(plan: Plan, own: frozenset[str]) -> bool:
-    """Return whether a plan has at most one atom of the views `own`."""
-    return sum(trie.index.predicate in own for trie in plan.tries) <= 1
+def _is_linear(plan: Plan, recursive: frozenset[str]) -> bool:
+    """Return whether a plan has at most one atom of the views `recursive`."""
+    return sum(trie.index.predicate in recursive for trie in plan.tries) <= 1
 
 
 def _keys(installed: Installed, index: Index) -> int:

@@ -87,10 +87,10 @@ class Trail:
         """
         for name, table in self._rounds[-1].items() if self._rounds else ():
             for i in range(0, table.shape[1], -(-table.shape[1] // STARTS)):
-                if found := self._followed(
+                if path := self._followed(
                     Fact(name, tuple(table[: self._keys[name], i].tolist())), times
                 ):
-                    return found
+                    return path
         return None
 
     def _followed(self, fact: Fact, times: int) -> list[Fact] | None:
@@ -129,5 +129,5 @@ class Trail:
 def _among(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return which of keys[K, n] are among others[K, m], bool[n]."""
     row = np.dtype([("", np.int64)] * len(keys))
-    left, right = (np.ascontiguousarray(one.T).view(row).ravel() for one in (keys, others))
+    left, right = (np.ascontiguousarray(words.T).view(row).ravel() for words in (keys, others))
     return np.isin(left, right)

@@ -118,8 +118,8 @@ class Facts:
         self.stored = {name: installed.stored[name] for name in sorted(stratum.recursive)}
         # While views are filled, the indices that only later rules read do not exist yet.
         self._there = {
-            name: [t for t, n in enumerate(one.names) if n in txn]
-            for name, one in self.stored.items()
+            name: [t for t, n in enumerate(view.names) if n in txn]
+            for name, view in self.stored.items()
         }
         aggregates = {
             r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules
@@ -150,7 +150,7 @@ class Facts:
     def trees(self) -> dict[Index, Tree]:
         """The current trees of the stratum's indices."""
         txn = self._txn
-        kept = (index for one in self.stored.values() for index in one.indices)
+        kept = (index for view in self.stored.values() for index in view.indices)
         return {index: txn.tree(tree_name(index)) for index in kept if tree_name(index) in txn}
 
     def count(self) -> int:
@@ -319,7 +319,7 @@ class Body:
         installed: Installed,
         rule: InstalledRule,
         plan: Plan,
-        own: frozenset[str],
+        recursive: frozenset[str],
         search: bool,
     ) -> None:
         self.rule: Rule = rule.definition
@@ -328,7 +328,7 @@ class Body:
         tries = [
             (t, trie)
             for t, trie in enumerate(plan.tries)
-            if trie.index.predicate in own and not trie.negated
+            if trie.index.predicate in recursive and not trie.negated
         ]
         tries = [(t, trie) for t, trie in tries if t or not search]
         self.own = [  # where a binding holds the key of each fact of the stratum
@@ -368,8 +368,8 @@ class Body:
                 changed.append(NOTHING)
         if not any(changed):
             return np.empty((len(self.plan.columns), 0), np.int64), 0
-        found, operations = probe_all(self.plan, pages, trees, trees, changed, threads)
-        return found.rows, operations
+        batch, operations = probe_all(self.plan, pages, trees, trees, changed, threads)
+        return batch.rows, operations
 
     def derive(
         self,
@@ -419,14 +419,14 @@ class Body:
         )
         suspended = np.zeros(n, bool)
         for name, columns in self.own:
-            one = facts.orders(name, rows[columns][:, which])
-            there &= one.found
-            suspended |= one.rank == SUSPENDED
-            later = greatest.before(one.cost, one.rank)
+            order = facts.orders(name, rows[columns][:, which])
+            there &= order.found
+            suspended |= order.rank == SUSPENDED
+            later = greatest.before(order.cost, order.rank)
             greatest = Order(
                 there,
-                np.where(later, one.cost, greatest.cost),
-                np.where(later, one.rank, greatest.rank),
+                np.where(later, order.cost, greatest.cost),
+                np.where(later, order.rank, greatest.rank),
             )
         return Order(there, greatest.cost, np.where(suspended, SUSPENDED, greatest.rank))
 

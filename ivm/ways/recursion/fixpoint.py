@@ -233,9 +233,9 @@ class Fixpoint:
         for name, words in gone.items():
             self.facts.erase(name, words[:-1])
         back = [
-            (name, one.keys)
+            (name, batch.keys)
             for name, words in gone.items()
-            for one in self._search(name, words[:-1], new)
+            for batch in self._search(name, words[:-1], new)
         ]
         fresh = self._following(back + self._heads(old, new, deltas, INSERT), new, most)
         if fresh is None:
@@ -279,7 +279,7 @@ class Fixpoint:
             )
         except NotPlain:
             return None
-        found = FlatFacts(
+        flat = FlatFacts(
             bodies,
             bodies.arrays(),
             facts,
@@ -287,12 +287,12 @@ class Fixpoint:
             1,
             memory_allowed(),
         )
-        status = found.derive()
-        self.work.operations += found.operations
+        status = flat.derive()
+        self.work.operations += flat.operations
         if status != DERIVED_ALL:
             return None
-        self.work.rows += np.bincount(found.ranks)[1:].tolist()
-        tables = {name: found.table(p) for p, name in enumerate(bodies.names)}
+        self.work.rows += np.bincount(flat.ranks)[1:].tolist()
+        tables = {name: flat.table(p) for p, name in enumerate(bodies.names)}
         return {name: table for name, table in tables.items() if table.shape[1]}
 
     def _refuse_failures(self) -> None:
@@ -402,8 +402,8 @@ class Fixpoint:
         indices = {
             index for body in (*self._bodies, *self._searches) for index in indices_of(body.plan)
         }
-        own = self.facts.trees
-        return {index: self._txn.tree(tree_name(index)) for index in indices if index not in own}
+        trees = self.facts.trees
+        return {index: self._txn.tree(tree_name(index)) for index in indices if index not in trees}
 
     def _consequences(
         self, fresh: Keys, below: Mapping[Index, Tree], rank: int | None
@@ -413,21 +413,21 @@ class Fixpoint:
         Of bindings that take too much memory a part is joined at a time, and only what is new is
         kept of it.
         """
-        found: list[tuple[str, Proposal]] = []
+        proposals: list[tuple[str, Proposal]] = []
         trees = {**below, **self.facts.trees}
         for body in self._bodies:
             if body.reads(fresh):
                 for rows, whole in self._parts(body, trees, fresh):
                     if rows.shape[1]:
-                        found.append(self._propose(body, rows, rank))
+                        proposals.append(self._propose(body, rows, rank))
                     if not whole:
-                        found = [
+                        proposals = [
                             (name, self._news(name, one))
-                            for name, one in self._gather(found).items()
+                            for name, one in self._gather(proposals).items()
                         ]
-                        held = sum(one.cost.size * (2 + len(one.keys)) for _, one in found)
+                        held = sum(one.cost.size * (2 + len(one.keys)) for _, one in proposals)
                         self._memory.hold(self.facts.count(), self.facts.nbytes() + 8 * held)
-        return found
+        return proposals
 
     def _parts(
         self, body: Body, trees: Mapping[Index, Tree], keys: Keys
@@ -436,15 +436,15 @@ class Fixpoint:
         share of the bytes allowed, those with half of the facts, and with the others.  Raises
         RoomError if one fact has too many.
         """
-        found = None
+        bindings = None
         try:
             with allowing(self._allowed // BINDINGS_SHARE if total(keys) > 1 else self._allowed):
-                found = self._bindings(body, trees, keys)
+                bindings = self._bindings(body, trees, keys)
         except RoomError:
             if total(keys) < 2:
                 raise
-        if found is not None:
-            yield found, True
+        if bindings is not None:
+            yield bindings, True
             return
         for half in halves(keys):
             for rows, _ in self._parts(body, trees, half):
@@ -495,7 +495,7 @@ class Fixpoint:
 
     def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
         """Return proposals by view, the best for each key."""
-        return {name: one.best() for name, one in gathered(parts).items()}
+        return {name: keys.best() for name, keys in gathered(parts).items()}
 
     def _adopt(self, proposals: Mapping[str, Proposal]) -> Keys:
         """Store facts that are new or better; return their keys."""
@@ -546,28 +546,28 @@ class Fixpoint:
         self, name: str, keys: np.ndarray, order: tuple[int, int], below: Mapping[Index, Tree]
     ) -> np.ndarray:
         """Return those of some facts, of one order, that have no derivation from facts before."""
-        found = [np.empty((len(keys), 0), np.int64)]
+        parts = [np.empty((len(keys), 0), np.int64)]
         for derivations in self._search(name, keys, below):
             supports = (
                 derivations.body.stands
                 & derivations.body.before(*order)
                 & (derivations.cost == order[0])
             )
-            found.append(derivations.keys[:, supports])
-        missing = binding_difference(keys, distinct(np.concatenate(found, axis=1)))
+            parts.append(derivations.keys[:, supports])
+        missing = binding_difference(keys, distinct(np.concatenate(parts, axis=1)))
         return missing.rows
 
     def _search(
         self, name: str, keys: np.ndarray, below: Mapping[Index, Tree]
     ) -> list[Derivations]:
         """Return all derivations of some facts."""
-        trees, found = {**below, **self.facts.trees}, []
+        trees, batches = {**below, **self.facts.trees}, []
         for body in self._searches:
             for start in range(0, keys.shape[1], SEARCHED) if body.view == name else ():
                 rows = self._bindings(body, trees, {name: keys[:, start : start + SEARCHED]})
                 if rows.shape[1]:
-                    found.append(body.derive(self.facts, rows, self._encode, strict=False))
-        return found
+                    batches.append(body.derive(self.facts, rows, self._encode, strict=False))
+        return batches
 
     def _return(self, suspended: Keys, below: Mapping[Index, Tree]) -> Keys:
         """Restore suspended facts that derive from unsuspended ones, with new orders, and erase
@@ -652,7 +652,7 @@ class Candidates:
     def pop(self) -> tuple[tuple[int, int], Keys]:
         """Remove and return the first order and its facts, each once."""
         place = heapq.heappop(self._heap)
-        found = self._of.pop(place)
+        entry = self._of.pop(place)
         return place, {
-            name: distinct(np.concatenate(parts, axis=1)) for name, parts in found.items()
+            name: distinct(np.concatenate(parts, axis=1)) for name, parts in entry.items()
         }

@@ -214,7 +214,7 @@ class FlatBodies:
         self,
         waiting: Atom,
         nth: int,
-        own: Sequence[Atom],
+        recursive: Sequence[Atom],
         others: Sequence[Atom],
         tests: Sequence[Test],
         relations_first: bool = False,
@@ -223,7 +223,7 @@ class FlatBodies:
         holders = [known.copy()]
         left = [
             (a, kernel.EARLIER if i < nth else kernel.NOT_LATER)
-            for i, a in enumerate(own)
+            for i, a in enumerate(recursive)
             if i != nth
         ]
         left += [(a, kernel.ANY) for a in others if not a.negated]
@@ -255,11 +255,9 @@ class FlatBodies:
                     bound = [c for c in bound if c < self.keys[self.names.index(atom.predicate)]]
                 kind, of = kernel.FACTS, self._index(atom.predicate, bound)
             else:
-                kind, of = (
-                    kernel.RELATION,
-                    self._relations.setdefault(
-                        (atom.predicate, tuple(bound)), len(self._relations)
-                    ),
+                kind = kernel.RELATION
+                of = self._relations.setdefault(
+                    (atom.predicate, tuple(bound)), len(self._relations)
                 )
             step = [kind, of, by, len(bound), *self._taken(atom, {*bound}), 0, 0, before]
             known |= {*atom.columns.values()}
@@ -299,8 +297,8 @@ class FlatBodies:
         for column, variable in sorted(atom.columns.items()):
             if column in bound:
                 continue
-            own = atom.predicate in self.names and self.folds
-            value = own and column == self.keys[self.names.index(atom.predicate)]
+            is_recursive = atom.predicate in self.names and self.folds
+            value = is_recursive and column == self.keys[self.names.index(atom.predicate)]
             how = kernel.EQUAL if variable in seen else kernel.ASSIGN
             words += [self.words - 1 if value else column, how, variable]
             seen.add(variable)
@@ -316,21 +314,21 @@ class FlatBodies:
         ready = True
         while ready:
             ready = False
-            for one in [*tests]:
-                if not known.issuperset(v for v, _ in one.others):
+            for test in [*tests]:
+                if not known.issuperset(v for v, _ in test.others):
                     continue
-                if one.variable not in known and one.kind not in (kernel.COMPUTE, kernel.EQ):
+                if test.variable not in known and test.kind not in (kernel.COMPUTE, kernel.EQ):
                     continue
-                kind = kernel.EQ if one.variable in known else kernel.COMPUTE
-                kind = one.kind if one.kind not in (kernel.COMPUTE, kernel.EQ) else kind
-                (a, s), (b, t) = (*one.others, (-1, 0), (-1, 0))[:2]
-                self._tests.append([kind, one.variable, one.constant, a, s, b, t])
+                kind = kernel.EQ if test.variable in known else kernel.COMPUTE
+                kind = test.kind if test.kind not in (kernel.COMPUTE, kernel.EQ) else kind
+                (a, s), (b, t) = (*test.others, (-1, 0), (-1, 0))[:2]
+                self._tests.append([kind, test.variable, test.constant, a, s, b, t])
                 if kind == kernel.COMPUTE:
-                    known.add(one.variable)
+                    known.add(test.variable)
                     for holder in holders:
-                        if holder.issuperset(v for v, _ in one.others):
-                            holder.add(one.variable)
-                tests.remove(one)
+                        if holder.issuperset(v for v, _ in test.others):
+                            holder.add(test.variable)
+                tests.remove(test)
                 ready = True
         for atom in [*absent]:
             if known.issuperset(atom.columns.values()):
@@ -346,11 +344,11 @@ class FlatBodies:
         return first, len(self._tests) - first
 
     def _index(self, predicate: str, columns: Sequence[int]) -> int:
-        p, wanted = self.names.index(predicate), list(columns)
+        p, bound = self.names.index(predicate), list(columns)
         for number, (of, at, n) in enumerate(self._indices):
-            if number and of == p and self._lists[at : at + n] == wanted:
+            if number and of == p and self._lists[at : at + n] == bound:
                 return number
-        self._indices.append([p, self._listed(wanted), len(wanted)])
+        self._indices.append([p, self._listed(bound), len(bound)])
         return len(self._indices) - 1
 
     def _listed(self, words: Sequence[int]) -> int:
@@ -361,7 +359,7 @@ class FlatBodies:
         """Return the bodies as the kernel takes them, with the relations that they read."""
         pieces: list[np.ndarray] = []
         relations, at = [], 0
-        for (predicate, bound), _ in sorted(self._relations.items(), key=lambda one: one[1]):
+        for (predicate, bound), _ in sorted(self._relations.items(), key=lambda item: item[1]):
             rows = self._read(predicate, bound)
             n, width = rows.shape
             size = 1 << int(2 * n + 1).bit_length()

@@ -63,8 +63,8 @@ class FlatFacts:
         progress[kernel.FOLD] = bodies.fold
         progress[kernel.SHARED_MIN] = SHARED_MIN if threads > 1 else WORD_MAX
         self._number()
-        wanted = max(FACTS_MIN, 2 * sum(rows.shape[1] for _, rows in base))
-        self._facts = self._room(wanted if self._size(wanted) < self._memory else FACTS_MIN)
+        facts = max(FACTS_MIN, 2 * sum(rows.shape[1] for _, rows in base))
+        self._facts = self._room(facts if self._size(facts) < self._memory else FACTS_MIN)
 
     def derive(self) -> int:
         """Derive all facts. Return DONE, or the status that says why that was impossible."""
@@ -137,11 +137,9 @@ class FlatFacts:
 
     def waiting(self, p: int) -> np.ndarray:
         """Return the keys int64[K, n] of a predicate's facts not joined with others yet."""
-        bodies, facts, (wait, begin) = (
-            self._bodies,
-            self._facts,
-            self._progress[[kernel.WAIT, kernel.RING]].tolist(),
-        )
+        bodies = self._bodies
+        facts = self._facts
+        (wait, begin) = self._progress[[kernel.WAIT, kernel.RING]].tolist()
         rows = facts.rows[facts.ring[(begin + np.arange(wait)) % len(facts.ring)]]
         keys: np.ndarray = rows[rows[:, bodies.words + kernel.PREDICATE] == p, : bodies.keys[p]].T
         return keys
@@ -363,8 +361,8 @@ def _words(base: Base, column: int) -> np.ndarray:
 def _pieces(words: np.ndarray) -> list[int]:
     """Return the words at which all pieces but the first begin; none if there is one word."""
     distinct = np.unique(words)
-    found: list[int] = distinct[:: -(-len(distinct) // PIECES) or 1][1:].tolist()
-    return found
+    cuts: list[int] = distinct[:: -(-len(distinct) // PIECES) or 1][1:].tolist()
+    return cuts
 
 
 def _cuts(words: np.ndarray, parts: int) -> list[int]:
@@ -447,7 +445,7 @@ class SharedRounds:
         if not self._dense:
             self._dense = [np.zeros(len(facts.dense), np.int64) for _ in range(self._threads)]
         known = [facts._replace(dense=dense) for dense in self._dense]
-        together([partial(LEARN.call, own, progress, self._keys, self._learnt) for own in known])
+        together([partial(LEARN.call, part, progress, self._keys, self._learnt) for part in known])
         self._learnt = int(progress[kernel.SIZE])
         return self._dense
 
@@ -459,7 +457,7 @@ class SharedRounds:
         ):
             puts = np.zeros(self._threads + APART, np.int64)[: self._threads]
             progress, values, at, costs, ranks = (
-                np.append(own, np.zeros(APART, np.int64)) for own in self._run[:5]
+                np.append(column, np.zeros(APART, np.int64)) for column in self._run[:5]
             )
             progress[[kernel.OPERATIONS, kernel.NEXT]] = 0, start
             runs.append(rounds.Run(progress, values, at, costs, ranks, aside, puts, recent))

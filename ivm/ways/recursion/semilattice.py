@@ -166,7 +166,7 @@ class Joined(Fixpoint):
 
     def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
         """Return proposals by view, those of each key joined."""
-        return {name: self._joined(one) for name, one in gathered(parts).items()}
+        return {name: self._joined(keys) for name, keys in gathered(parts).items()}
 
     def _joined(self, proposals: Proposal) -> Proposal:
         table = np.concatenate([proposals.keys, proposals.cost[None]])

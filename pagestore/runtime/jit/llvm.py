@@ -148,11 +148,9 @@ def _view(context, builder, kind, data, n):
     return array._getvalue()
 
 
-words_at, bytes_at, mapped_at = (
-    _array_at(types.int64),
-    _array_at(types.uint8),
-    _array_at(types.int64, True),
-)
+words_at = _array_at(types.int64)
+bytes_at = _array_at(types.uint8)
+mapped_at = _array_at(types.int64, True)
 
 
 @intrinsic

@@ -33,10 +33,8 @@ def write_pages(page_writer: Words, arena: Words, ids: Words, page_words: int):
     """
     n, size = ids.shape[0], page_words * WORD
     past = n * size >= PAST
-    address, written = (
-        np.int64(arena.ctypes.data),
-        bytes_at(page_writer[WRITTEN], page_writer[PAGES]),
-    )
+    address = np.int64(arena.ctypes.data)
+    written = bytes_at(page_writer[WRITTEN], page_writer[PAGES])
     begin = stamped = 0
     while begin < n:
         end, again = begin + 1, is_written(written, ids[begin])

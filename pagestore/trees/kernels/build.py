@@ -129,12 +129,10 @@ def filled(page_words: int):
 @kernel
 def put(shape: Shape, pages: FreshPages, level: int, lo: int, hi: int, loading: Loading):
     """Write entries lo..hi of a level as one page, and append its entry to the level above."""
-    node, sizes, used, page_words = (
-        loading.node,
-        loading.sizes,
-        loading.progress[USED],
-        pages.page_words,
-    )
+    node = loading.node
+    sizes = loading.sizes
+    used = loading.progress[USED]
+    page_words = pages.page_words
     fresh = FreshPage(pages.arena, used * page_words, page_words, pages.ids[used], pages.birth)
     entries, parent = Entries(node[level], lo, hi), ParentEntry(node[level + 1], sizes[level + 1])
     emit(fresh, shape, level, entries, parent, pages.arena, Kept(-1, 0, 0), loading.work)

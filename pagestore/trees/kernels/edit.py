@@ -201,13 +201,8 @@ def descend(pages: Pages, shape: Shape, edits: Table, level: int, run: Run):
     """Copy the children without edits and enter the next one with edits; return False if there
     is none.
     """
-    words, page_words, node, walk, tally = (
-        pages.words,
-        pages.page_words,
-        run.node,
-        run.walk,
-        run.tally,
-    )
+    words, page_words, node = pages.words, pages.page_words, run.node
+    walk, tally = run.walk, run.tally
     keys, scans = shape.keys, shape.scans
     page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
     columns = entry_columns(keys, 0, scans.shape[0], level)
@@ -255,13 +250,8 @@ def merge_leaf(words: MappedWords, shape: Shape, edits: Edits, delta: Changes, r
     Records between two effective edits move as column runs.  A leaf whose edits change nothing
     moves nothing (unless records carried over from its neighbour wait in the buffer).
     """
-    keys, values, actions, rows, visible = (
-        shape.keys,
-        shape.values,
-        edits.actions,
-        edits.rows,
-        edits.visible,
-    )
+    keys, values, actions = shape.keys, shape.values, edits.actions
+    rows, visible = edits.rows, edits.visible
     node, walk, tally = run.node, run.walk, run.tally
     columns = keys + values
     page, entries = walk[PAGE, 0], walk[ENTRIES, 0]

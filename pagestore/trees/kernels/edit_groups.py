@@ -244,11 +244,9 @@ def flush_queue(
     keys, columns, moving = rows[0, KEYS], rows[0, KEYS] + rows[0, VALUES], reordering.moving[0]
     for t in range(end - first):
         height = max(height, rows[t, HEIGHT])
-    waiting, order, free = (
-        queues.waiting[g],
-        reordering.order[: 2 * waits[g]],
-        accounts.ids[taken[MADE] :],
-    )
+    waiting = queues.waiting[g]
+    order = reordering.order[: 2 * waits[g]]
+    free = accounts.ids[taken[MADE] :]
     n = compose_few(
         keys, columns, waiting[0], waiting[1:], order, reordering.fresh, moving[0], moving[1:]
     )

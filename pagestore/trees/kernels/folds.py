@@ -328,14 +328,8 @@ def fold_intervals(
     one fold after the other. Returns the applications, or ``-page_id``.  O(log n) applications, 2 *
     height pages each.
     """
-    words, scans, first, end, low, high = (
-        tree.pages.words,
-        folds.scans,
-        folds.first,
-        folds.end,
-        bounds.low,
-        bounds.high,
-    )
+    words, scans, first = tree.pages.words, folds.scans, folds.first
+    end, low, high = folds.end, bounds.low, bounds.high
     acc = work[: acc_words(scans.shape[0])]
     acc[2 * scans.shape[0] + 1] = 0
     rest, width = work[acc.shape[0] :], 2 * min(GROUP, full.shape[0])

@@ -172,14 +172,12 @@ def locate_column(
     All g take each step together.  Their loads do not wait for each other, so cache misses overlap.
     """
     n = group.shape[0]
-    pages, low, end, equal, x, size = (
-        place[PAGE],
-        place[LOW],
-        place[END],
-        place[EQUAL],
-        place[X],
-        place[SIZE],
-    )
+    pages = place[PAGE]
+    low = place[LOW]
+    end = place[END]
+    equal = place[EQUAL]
+    x = place[X]
+    size = place[SIZE]
     if c:  # the run of entries that are equal so far
         for g in range(n):
             place[RUN, g] = low[g]
@@ -216,13 +214,11 @@ def lower_many(words: MappedWords, c: int, n: int, place: Table):
     Few or wide columns are searched one by one, others with vector instructions; a probe of no
     entry is one before, which does no harm.
     """
-    low, x, size, base, found = (
-        place[LOW, :n],
-        place[X, :n],
-        place[SIZE, :n],
-        place[BASE, :n],
-        place[FOUND, :n],
-    )
+    low = place[LOW, :n]
+    x = place[X, :n]
+    size = place[SIZE, :n]
+    base = place[BASE, :n]
+    found = place[FOUND, :n]
     start, width = place[START, :n], place[WIDTH, :n]
     left = widest = 0
     for g in range(n):
@@ -272,11 +268,9 @@ def find_record(ready: int, key: tuple[int, ...], out: int):
     page, slot = find_slot(place, wanted)
     if page < 0 or slot < 0:
         return min(page, 0)
-    words, keys, values = (
-        words_at(place[WORDS_AT], place[WORDS]),
-        wanted.shape[0],
-        words_at(out, place[VALUES]),
-    )
+    words = words_at(place[WORDS_AT], place[WORDS])
+    keys = wanted.shape[0]
+    values = words_at(out, place[VALUES])
     for v in range(values.shape[0]):
         values[v] = field(words, page, keys + v, slot)
     return 1

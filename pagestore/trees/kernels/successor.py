@@ -224,13 +224,11 @@ def shift_out(pages: Pages, shape: Shape, level: int, top: int, output: Output, 
     """Write the successor of the current page by shifting its bits, if that is possible (see
     pages/build.py).
     """
-    node, walk, tally, page_words, folds = (
-        run.node,
-        run.walk,
-        run.tally,
-        pages.page_words,
-        shape.scans.shape[0],
-    )
+    node = run.node
+    walk = run.walk
+    tally = run.tally
+    page_words = pages.page_words
+    folds = shape.scans.shape[0]
     runs, n = walk[RUNS, level], walk[SIZE, level]
     if runs <= 0 or tally[USED] == output.ids.shape[0]:
         return False
@@ -272,13 +270,8 @@ def pull_back(pages: Pages, shape: Shape, level: int, output: Output, run: Run):
     """Put the entries of the previous sibling, already in the parent's buffer, before the node's
     own.
     """
-    words, page_words, node, walk, tally = (
-        pages.words,
-        pages.page_words,
-        run.node,
-        run.walk,
-        run.tally,
-    )
+    words, page_words, node = pages.words, pages.page_words, run.node
+    walk, tally = run.walk, run.tally
     keys, values, scans = shape.keys, shape.values, shape.scans
     above, width = node[level + 1], entry_columns(keys, values, scans.shape[0], level + 1)
     decode_noted(words, width, above, walk, level + 1)
@@ -321,10 +314,8 @@ def write_out(pages: Pages, shape: Shape, level: int, output: Output, run: Run):
     alone = pieces == 1 and walk[RUNS, level] > 0
     kept = Kept(walk[PAGE, level] if alone else -1, columns + 1, walk[RUNS, level])
     for p in range(pieces):
-        entries, parent = (
-            Entries(node[level], lo, ends[p]),
-            ParentEntry(above, walk[SIZE, level + 1]),
-        )
+        entries = Entries(node[level], lo, ends[p])
+        parent = ParentEntry(above, walk[SIZE, level + 1])
         fresh = next_page(pages.page_words, output, tally)
         emit(fresh, shape, level, entries, parent, pages.words, kept, run.work)
         arrived(shape, level, above, walk, tally)

@@ -191,14 +191,12 @@ class Session(Library):
 
     def _run(self, statements: list[str], given: list[Any]) -> ResultSet | None:
         answer = None
-        for statement in statements:
-            edits = EDIT.match(statement) is not None
+        for one in statements:
+            edits = EDIT.match(one) is not None
             if edits and not self.variables.get("autocommit"):
                 self._statements.begin()
-            key = self._numbered(statement) if edits else None
-            answer = self._statements.run(
-                f"{statement} RETURNING {key}" if key else statement, given or None
-            )
+            key = self._numbered(one) if edits else None
+            answer = self._statements.run(f"{one} RETURNING {key}" if key else one, given or None)
             if edits and answer is not None:
                 answer = self._counted(answer, key)
         if answer is None:

@@ -412,11 +412,10 @@ def _format(formats: list[int], place: int) -> int:
 
 def _described(columns: list[Column], formats: list[int]) -> bytes:
     parts = [struct.pack(">h", len(columns))]
-    for n, column in enumerate(columns):
-        size = values.SIZES.get(column.oid, -1)
+    for n, one in enumerate(columns):
+        size = values.SIZES.get(one.oid, -1)
         parts.append(
-            text(column.name)
-            + struct.pack(">IhIhih", 0, 0, column.oid, size, -1, _format(formats, n))
+            text(one.name) + struct.pack(">IhIhih", 0, 0, one.oid, size, -1, _format(formats, n))
         )
     return message(b"T", *parts)
 

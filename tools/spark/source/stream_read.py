@@ -230,9 +230,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises VersionError.
         """
         self._verify(start)
-        newest = min(
-            version for version in (end, self._last, self._newest()) if version is not None
-        )
+        newest = min(one for one in (end, self._last, self._newest()) if one is not None)
         commits = commits_after(self._opened(), start["version"], newest, self._options)
         for commit in commits:
             self._hold(commit.before)

@@ -172,12 +172,10 @@ def fact_of(pages, stratum, trees, room, view, bindings, b, at):
 
     `at` is where stratum.lists has the columns of the key.
     """
-    facts, slots, lists, keys = (
-        room.facts,
-        room.slots,
-        stratum.lists,
-        stratum.views[view, KEY_WORDS],
-    )
+    facts = room.facts
+    slots = room.slots
+    lists = stratum.lists
+    keys = stratum.views[view, KEY_WORDS]
     code = hash_of(0, view)
     for i in range(keys):
         code = hash_of(code, bindings[lists[at + i], b])
@@ -209,12 +207,10 @@ def read_fact(
     pages: Pages, stratum: Strata, trees: StrataTrees, room: FactsRoom, view: int, e: int
 ):
     """Set the rank and the fate of a fact as its tree has it."""
-    fact, cursor, words, keys = (
-        room.facts[e],
-        room.cursor,
-        pages.words,
-        stratum.views[view, KEY_WORDS],
-    )
+    fact = room.facts[e]
+    cursor = room.cursor
+    words = pages.words
+    keys = stratum.views[view, KEY_WORDS]
     status = seek(
         tree_at(pages, trees.now[stratum.views[view, VIEW_TREE]], 0), fact[FACT:], keys, cursor, 0
     )
@@ -297,11 +293,9 @@ def changed_sources(stratum: Strata, number: int, tallies: Table, deltas: Tables
     for p in range(stratum.strata[number, BODIES], stratum.strata[number, BODIES_END]):
         for s in range(stratum.plans[p, SOURCES], stratum.plans[p, SOURCES_END]):
             t, span = stratum.sources[s, SOURCE_TREE], spans[s]
-            span[0], span[1], span[2] = (
-                max(t, 0) * tree_words,
-                tallies[t, CHANGES] if t >= 0 else 0,
-                stride,
-            )
+            span[0] = max(t, 0) * tree_words
+            span[1] = tallies[t, CHANGES] if t >= 0 else 0
+            span[2] = stride
             if span[1] and not stratum.sources[s, IS_WHOLE]:
                 return -1
             total += span[1]

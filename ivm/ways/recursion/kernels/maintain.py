@@ -139,10 +139,8 @@ def place(stratum: Strata, trees: StrataTrees, number: int):
     for p in range(stratum.strata[number, BODIES], stratum.strata[number, PLANS_END]):
         first, n = stratum.plans[p, TREES], stratum.plans[p, TREES_END] - stratum.plans[p, TREES]
         for i in range(n):
-            before, now = (
-                trees.before[stratum.trees[first + i]],
-                trees.now[stratum.trees[first + i]],
-            )
+            before = trees.before[stratum.trees[first + i]]
+            now = trees.now[stratum.trees[first + i]]
             for word in range(3):
                 trees.placed[6 * first + 3 * i + word] = before[word]
                 trees.placed[6 * first + 3 * (n + i) + word] = now[word]

@@ -213,11 +213,9 @@ def look_up(bodies: Bodies, values: Words, relation: int, at: int, n: int):
     code = hash_of(0, n)
     for i in range(n):
         code = hash_of(code, values[lists[at + 2 * i + 1]])
-    mask, table, rows = (
-        relations[relation, MASK],
-        relations[relation, TABLE],
-        relations[relation, ROWS],
-    )
+    mask = relations[relation, MASK]
+    table = relations[relation, TABLE]
+    rows = relations[relation, ROWS]
     slot = code & mask
     while data[table + slot]:
         row = data[table + slot] - 1
@@ -285,10 +283,8 @@ def admit(bodies: Bodies, facts: Facts, run: Run, step: int, row: int, depth: in
             return 0
     cost, rank = (0, 0) if depth == 0 else (run.costs[depth - 1], run.ranks[depth - 1])
     if steps[step, KIND] != RELATION:
-        one, its_rank = (
-            cost_of(facts.rows[row, own - 1], run.progress[FOLD]),
-            facts.rows[row, own + RANK],
-        )
+        one = cost_of(facts.rows[row, own - 1], run.progress[FOLD])
+        its_rank = facts.rows[row, own + RANK]
         if depth == 0 or one > cost or (one == cost and its_rank > rank):
             cost, rank = one, its_rank
     run.costs[depth], run.ranks[depth] = cost, rank
