@@ -149,7 +149,9 @@ def run_steps(
 
 
 @kernel
-def run_range(pages, queues, schedule, working, of):
+def run_range(
+    pages: Pages, queues: Queues, schedule: ScheduleTable, working: ScheduleRoom, of: int
+):
     """Follow the changes that a range reads; return whether it could be followed."""
     ranged = Ranged(pages, working.before, queues, schedule.ranges[of], schedule.copies)
     n = follow_range(ranged, working.ranges)

@@ -159,7 +159,7 @@ class FlatOutput(NamedTuple):
 
 
 @kernel
-def bind(tries, run, level, x):
+def bind(tries: FlatTries, run: FlatRun, level: int, x: int):
     """Bind a candidate, and move the atoms that have further depths to the slice below it."""
     data, place = tries
     plan, state, steps, cursors, _ = run

@@ -366,7 +366,7 @@ def foretell(tries, run, output, level):
 
 
 @inlined
-def certificate(data, run, output, level):
+def certificate(data: Words, run: FlatRun, output: FlatOutput, level: int):
     """Write trace rows that prove which candidates a level has, each for fewer keys than
     `granularity`.
 
