@@ -243,94 +243,81 @@ def _duckdb() -> Iterator[Engine]:
 @contextmanager
 def _postgres() -> Iterator[Engine]:
     """Start a server of its own, on a socket in a temporary folder, as an unprivileged user."""
-    programs = next((one for one in POSTGRES if (one / "initdb").exists()), None)
+    programs = next((folder for folder in POSTGRES if (folder / "initdb").exists()), None)
     if programs is None:
         raise Missing("PostgreSQL is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    user = "nobody" if os.geteuid() == 0 else None
-    if user:
-        shutil.chown(folder, user)
+    server = _Server(programs)
+    try:
+        server.start()
+        server.ask(create({"DOUBLE": "DOUBLE PRECISION"}))
+        server.ask(insert())
+        yield Engine(f"PostgreSQL {server.ask('SHOW server_version').split()[0]}", server.rows)
+    finally:
+        server.end()
 
-    def run(*command: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
+
+class _Server:
+    """A server of PostgreSQL, and its folder."""
+
+    def __init__(self, programs: Path) -> None:
+        self._programs, self._folder = programs, Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+        self._user = "nobody" if os.geteuid() == 0 else None
+        if self._user:
+            shutil.chown(self._folder, self._user)
+
+    def start(self) -> None:
+        """Make a database, and start the server.  Raises Missing."""
+        data, folder = self._folder / "data", self._folder
+        making = "-U nobody -A trust -E UTF8 --locale C.UTF-8"
+        self._run("initdb", "-D", data, *making.split())
+        settings = {
+            "listen_addresses": "''",
+            "unix_socket_directories": folder,
+            "timezone": "UTC",
+            "fsync": "off",
+            "intervalstyle": "iso_8601",
+        }
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        started = self._run(
+            "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start"
+        )
+        if started.returncode:
+            said = f"{started.stdout[-200:]}{started.stderr[-200:]}"
+            raise Missing(f"PostgreSQL does not start: {said}")
+
+    def ask(self, query: str) -> str:
+        """Return what a query prints.  Raises Refused."""
+        options = "-U nobody -d postgres -X -q -A -t -v ON_ERROR_STOP=1 -v VERBOSITY=verbose"
+        done = self._run("psql", "-h", self._folder, *options.split(), given=query)
+        if done.returncode:
+            errors = re.findall(r"ERROR:\s+\w+: (.*)", done.stderr)
+            raise Refused((errors or [done.stderr.strip()])[0][:80])
+        return done.stdout
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return rows as their JSON has them."""
+        lines = self.ask(f"SELECT row_to_json(r) FROM ({query}) r").splitlines()
+        return [tuple(json.loads(line, parse_float=Decimal).values()) for line in lines]
+
+    def end(self) -> None:
+        """Stop the server, if it runs, and remove its folder."""
+        self._run("pg_ctl", "-D", self._folder / "data", "-m", "immediate", "stop")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(
+        self, program: str, *words: str | Path, given: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
         settings = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC", "PGTZ": "UTC"}
         return subprocess.run(
-            [*map(str, command)],
-            user=user,
+            [self._programs / program, *map(str, words)],
+            user=self._user,
             input=given,
             text=True,
             capture_output=True,
-            cwd=folder,
+            cwd=self._folder,
             env=settings,
             timeout=60,
         )
-
-    def ask(query: str) -> str:
-        found = run(
-            programs / "psql",
-            "-h",
-            folder,
-            "-U",
-            "nobody",
-            "-d",
-            "postgres",
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-v",
-            "VERBOSITY=verbose",
-            given=query,
-        )
-        if found.returncode:
-            raise Refused(
-                (re.findall(r"ERROR:\s+\w+: (.*)", found.stderr) or [found.stderr.strip()])[0][:80]
-            )
-        return found.stdout
-
-    def rows(query: str) -> list[tuple[Any, ...]]:
-        """Return rows as their JSON has them."""
-        found = ask(f"SELECT row_to_json(r) FROM ({query}) r").splitlines()
-        return [tuple(json.loads(line, parse_float=Decimal).values()) for line in found]
-
-    try:
-        run(
-            programs / "initdb",
-            "-D",
-            folder / "data",
-            "-U",
-            "nobody",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale",
-            "C.UTF-8",
-        )
-        started = run(
-            programs / "pg_ctl",
-            "-D",
-            folder / "data",
-            "-w",
-            "-l",
-            folder / "log",
-            "-o",
-            f"-c listen_addresses='' -c unix_socket_directories={folder} -c timezone=UTC -c "
-            f"fsync=off "
-            "-c intervalstyle=iso_8601",
-            "start",
-        )
-        if started.returncode:
-            raise Missing(
-                f"PostgreSQL does not start: {started.stdout[-200:]}{started.stderr[-200:]}"
-            )
-        ask(create({"DOUBLE": "DOUBLE PRECISION"}))
-        ask(insert())
-        yield Engine(f"PostgreSQL {ask('SHOW server_version').split()[0]}", rows)
-    finally:
-        run(programs / "pg_ctl", "-D", folder / "data", "-m", "immediate", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def answers(rows: Callable[[str], list[tuple[Any, ...]]], queries: Sequence[str]) -> list[Any]:
