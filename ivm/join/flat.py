@@ -40,8 +40,8 @@ import numpy as np
 
 from ivm.errors import RangeError
 from ivm.join.join import BATCH, Run, concatenated
-from ivm.join.kernels import flat_join, flat_layout, flat_trace, intersect, tries
 from ivm.join.kernels import flat_join as kernel
+from ivm.join.kernels import flat_layout, flat_trace, intersect, tries
 from ivm.join.kernels.flat_layout import BitRows, FlatOutput, FlatRun, FlatTries, KeyTables
 from ivm.join.plan_arrays import Sensors, Shape
 from ivm.memory import exceeds_memory
@@ -402,7 +402,7 @@ class Layout:
             return
         step = self.steps[level]
         step[flat_layout.TALLIES] = tallies
-        step[flat_layout.SORTS] = flat_join.sort_slice.address()
+        step[flat_layout.SORTS] = kernel.sort_slice.address()
         step[flat_layout.COLLECTS], step[flat_layout.COUNT_LOW] = first, low
         self.steps[first, flat_layout.COLLECTOR] = level
         step[flat_layout.COLLECTED_BASE] = step[flat_layout.COLLECTED] = self._take(span)

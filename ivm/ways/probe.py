@@ -19,7 +19,6 @@ from ivm.names import is_unread
 from ivm.plan import costs
 from ivm.plan.plan import Index, Plan
 from ivm.views.delta import Delta, net_changes
-from ivm.ways.kernels import probe
 from ivm.ways.kernels import probe as kernel
 from pagestore.compiled import Tables, TypedKernel, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
@@ -33,12 +32,12 @@ SHARES_PER_THREAD = 2  # so that the others wait less for a slow thread
 PROBE = TypedKernel(
     kernel.probe_next,
     Pages,
-    probe.ProbeTable,
+    kernel.ProbeTable,
     Tables,
-    probe.Branches,
-    probe.ProbeRun,
-    probe.Found,
-    probe.Composing,
+    kernel.Branches,
+    kernel.ProbeRun,
+    kernel.Found,
+    kernel.Composing,
 )
 
 
@@ -293,9 +292,9 @@ class Prober:
 
     def __init__(self, laid: Probes) -> None:
         self._laid = laid
-        self._table = probe.ProbeTable(laid.static, laid.rows, laid.columns)
+        self._table = kernel.ProbeTable(laid.static, laid.rows, laid.columns)
         words = partial(np.empty, dtype=np.int64)
-        self._run = probe.ProbeRun(
+        self._run = kernel.ProbeRun(
             words(kernel.PROGRESS),
             words(laid.state),
             words(0),
@@ -304,9 +303,9 @@ class Prober:
             words((0, 1, 1)),
             words((0, 0)),
         )
-        self._found = probe.Found(words(FOUND), words((laid.columns, FOUND)))
-        few = probe.Found(words(FEW), words((laid.columns, FEW)))
-        self._composing = probe.Composing(words(2 * FEW), np.empty(FEW, bool), few)
+        self._found = kernel.Found(words(FOUND), words((laid.columns, FOUND)))
+        few = kernel.Found(words(FEW), words((laid.columns, FEW)))
+        self._composing = kernel.Composing(words(2 * FEW), np.empty(FEW, bool), few)
 
     def run(
         self,
@@ -331,7 +330,7 @@ class Prober:
             room = (laid.levels + 1) * int(spans[:, 1].max())
             if len(self._run.regions) < room:
                 self._run = self._run._replace(regions=np.empty(room, np.int64))
-            branches, run = probe.Branches(given.branches, spans, ACTIONS), self._run
+            branches, run = kernel.Branches(given.branches, spans, ACTIONS), self._run
             progress = self._run.progress
             progress.fill(0)
             counted = 0

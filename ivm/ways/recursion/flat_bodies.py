@@ -21,17 +21,16 @@ import numpy as np
 from ivm.join.kernels import tries
 from ivm.lang.ir import Binary, Const, Term, Var, variables
 from ivm.lang.types import has_ids
-from ivm.plan.plan import Index
+from ivm.plan.plan import Index, Plan
 from ivm.rules.installed import Installed, index_columns
 from ivm.rules.rule import InstalledStratum
 from ivm.terms.encoder import Encoder
 from ivm.ways.recursion.facts import Body
-from ivm.ways.recursion.kernels import rounds
 from ivm.ways.recursion.kernels import rounds as kernel
 from pagestore.compiled import TypedKernel
 from pagestore.host import WORD_MAX, Transaction, Tree, begins, read_batches, sort_order
 
-HASH_ROWS = TypedKernel(rounds.hash_rows)
+HASH_ROWS = TypedKernel(kernel.hash_rows)
 
 TESTS = {tries.EQ: kernel.EQ, tries.GE: kernel.GE, tries.LE: kernel.LE, tries.NE: kernel.NE}
 
@@ -120,13 +119,39 @@ class FlatBodies:
         """Yield, for each recursive atom of a body, its predicate and the body's row when it
         starts with that atom.
         """
-        plan, rule = body.plan, body.rule
+        plan, aggregate = body.plan, body.rule.aggregate
         if plan.filters:
             raise NotPlain
         number = {name: i for i, name in enumerate(plan.columns)}
         for name, _ in plan.computed:
             number[name] = len(number)
         self.variables = max(self.variables, len(number))
+        atoms = self._atoms(plan, number)
+        tests = [Test(TESTS.get(b.kind, -1), b.level, b.constant, b.others) for b in plan.bounds]
+        tests += [self._computed(body, number, name, term) for name, term in plan.computed]
+        head = body.rule.heads[0]
+        shown = head.args if aggregate else head.terms
+        terms = [number[term.name] for term in shown if isinstance(term, Var)]
+        value = number[aggregate.argument.name] if aggregate and aggregate.argument else -1
+        self._note_computing(tests, terms)
+        own = [a for a in atoms if a.predicate in self.names and not a.negated]
+        others = [a for a in atoms if a not in own]
+        self.kept = {c for c in self.kept if len(own) == 1 and own[0].columns.get(c) == terms[c]}
+        for nth, waiting in enumerate(own):
+            first = len(self._steps)
+            kept = self._relations.copy(), self._indices.copy()
+            try:
+                self._lay_steps(waiting, nth, own, others, tests)
+            except NotPlain:
+                del self._steps[first:]
+                self._relations, self._indices = kept
+                self._lay_steps(waiting, nth, own, others, tests, relations_first=True)
+            self.depth = max(self.depth, len(self._steps) - first)
+            row = [first, len(self._steps), self.names.index(body.view), self._listed(terms)]
+            yield self.names.index(waiting.predicate), [*row, len(terms), value]
+
+    def _atoms(self, plan: Plan, number: Mapping[str, int]) -> list[Atom]:
+        """Return the atoms of a plan, with the numbers of their variables."""
         atoms = []
         for t, trie in enumerate(plan.tries):
             columns = dict(zip(trie.index.order, trie.levels, strict=False))
@@ -135,51 +160,16 @@ class FlatBodies:
                 if read.trie == t:
                     columns[index_columns(trie.index, layout)[read.column]] = number[read.variable]
             atoms.append(Atom(trie.index.predicate, columns, trie.negated))
-        tests = [Test(TESTS.get(b.kind, -1), b.level, b.constant, b.others) for b in plan.bounds]
-        tests += [self._computed(body, number, name, term) for name, term in plan.computed]
-        head = rule.heads[0]
-        terms = [
-            term.name
-            for term in (head.args if rule.aggregate else head.terms)
-            if isinstance(term, Var)
-        ]
-        value = -1
-        if rule.aggregate:
-            assert rule.aggregate.argument
-            value = number[rule.aggregate.argument.name]
-        own = [a for a in atoms if a.predicate in self.names and not a.negated]
-        computing = [
-            t
-            for t in tests
-            if t.kind in (kernel.COMPUTE, kernel.EQ) and t.variable in map(number.get, terms)
-        ]
+        return atoms
+
+    def _note_computing(self, tests: Sequence[Test], terms: Sequence[int]) -> None:
+        """Note what tests compute of the head's terms: constants, or keys from other variables."""
+        kinds = kernel.COMPUTE, kernel.EQ
+        computing = [t for t in tests if t.kind in kinds and t.variable in terms]
         self.constants += [t.constant for t in computing if not t.others]
         self.computes_keys |= any(
             t.others and (t.constant or len(t.others) > 1 or t.others[0][1] < 0) for t in computing
         )
-        self.kept = {
-            c for c in self.kept if len(own) == 1 and own[0].columns.get(c) == number[terms[c]]
-        }
-        for nth, waiting in enumerate(own):
-            first = len(self._steps)
-            kept = self._relations.copy(), self._indices.copy()
-            try:
-                self._lay_steps(waiting, nth, own, [a for a in atoms if a not in own], tests)
-            except NotPlain:
-                del self._steps[first:]
-                self._relations, self._indices = kept
-                self._lay_steps(
-                    waiting,
-                    nth,
-                    own,
-                    [a for a in atoms if a not in own],
-                    tests,
-                    relations_first=True,
-                )
-            self.depth = max(self.depth, len(self._steps) - first)
-            at = self._listed([number[name] for name in terms])
-            row = [first, len(self._steps), self.names.index(body.view), at, len(terms), value]
-            yield self.names.index(waiting.predicate), row
 
     def _computed(self, body: Body, number: Mapping[str, int], name: str, term: Term) -> Test:
         types = body.rule.types
@@ -355,7 +345,7 @@ class FlatBodies:
         self._lists += words
         return len(self._lists) - len(words)
 
-    def arrays(self) -> rounds.Bodies:
+    def arrays(self) -> kernel.Bodies:
         """Return the bodies as the kernel takes them, with the relations that they read."""
         pieces: list[np.ndarray] = []
         relations, at = [], 0
@@ -370,7 +360,7 @@ class FlatBodies:
         for (_, bound), number in self._relations.items():
             start, n, width, table, mask = relations[number]
             HASH_ROWS.call(data, start, n, width, np.array(bound, np.int64), table, mask)
-        return rounds.Bodies(
+        return kernel.Bodies(
             self._of,
             _table(self._bodies, kernel.BODY),
             _table(self._steps, kernel.STEP),

@@ -23,7 +23,6 @@ from ivm.memory import memory_allowed, memory_left
 from ivm.ways.pending import PendingRows
 from ivm.ways.recursion.facts import ROUNDS_MAX, Limits
 from ivm.ways.recursion.flat_bodies import FlatBodies, NotPlain
-from ivm.ways.recursion.kernels import rounds
 from ivm.ways.recursion.kernels import rounds as kernel
 from ivm.ways.recursion.kernels import shared_rounds as shared
 from pagestore.compiled import TypedKernel
@@ -36,7 +35,7 @@ NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
 NUMBERS_SHARE = 4  # these tables take at most one in so many of the bytes allowed
 
 RUN = TypedKernel(kernel.run_rounds)
-RELINK = TypedKernel(rounds.relink)
+RELINK = TypedKernel(kernel.relink)
 SEED = TypedKernel(kernel.seed)
 
 # facts derived from no others: a view, and words int64[K, n]
@@ -49,7 +48,7 @@ class FlatFacts:
     def __init__(
         self,
         bodies: FlatBodies,
-        arrays: rounds.Bodies,
+        arrays: kernel.Bodies,
         base: Base,
         limits: Limits,
         threads: int,
@@ -72,7 +71,7 @@ class FlatFacts:
         values, none = np.zeros(bodies.variables + bodies.words, np.int64), np.zeros(0, np.int64)
         empty = none.reshape(0, 1)
         at, costs, ranks = (np.zeros(bodies.depth, np.int64) for _ in range(3))
-        run = rounds.Run(progress, values, at, costs, ranks, empty, none, none)
+        run = kernel.Run(progress, values, at, costs, ranks, empty, none, none)
         shared = SharedRounds(self._arrays, run, bodies.keys, bodies.words, self.threads)
         todo = [(bodies.names.index(name), rows) for name, rows in self._base]
         while todo or progress[kernel.WAIT]:
@@ -172,9 +171,9 @@ class FlatFacts:
         self._dense = np.zeros(words, np.int64)
         self._memory -= 8 * words * tables
 
-    def _room(self, facts: int) -> rounds.Facts:
+    def _room(self, facts: int) -> kernel.Facts:
         rows, nexts, begins, waiting = (np.zeros(shape, np.int64) for shape in self._shapes(facts))
-        return rounds.Facts(rows, nexts, begins, waiting, self._dense)
+        return kernel.Facts(rows, nexts, begins, waiting, self._dense)
 
     def _shapes(self, facts: int) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of the arrays that hold so many facts."""
@@ -193,7 +192,7 @@ class FlatFacts:
         """Return the bytes of the arrays that hold so many facts."""
         return 8 * sum(map(prod, self._shapes(facts)))
 
-    def _grow(self) -> rounds.Facts | None:
+    def _grow(self) -> kernel.Facts | None:
         """Return larger arrays with the same facts; None if there is too little memory.
 
         Old and new arrays must fit together, and as much again must stay free, for the tables that
@@ -272,7 +271,7 @@ class FlatRounds:
                 status = self._ranges(arrays, base, column, _pieces(_words(base, column)))
         return status in (kernel.DONE, kernel.GROW)
 
-    def _whole(self, arrays: rounds.Bodies, base: Base, keep: bool) -> int:
+    def _whole(self, arrays: kernel.Bodies, base: Base, keep: bool) -> int:
         """Derive all facts with all threads; return why that stopped. If memory is short, `keep`
         those derived.
         """
@@ -303,7 +302,7 @@ class FlatRounds:
                 keys = [known[name]] if name in known else []
                 self.unfinished[name] = np.concatenate([*keys, facts.waiting(p)], axis=1)
 
-    def _ranges(self, arrays: rounds.Bodies, base: Base, column: int, cuts: Sequence[int]) -> int:
+    def _ranges(self, arrays: kernel.Bodies, base: Base, column: int, cuts: Sequence[int]) -> int:
         """Derive facts for each range of a column that every fact copies from its parent; return
         why that stopped.
 
@@ -390,7 +389,7 @@ class SharedRounds:
     """The buffers of one evaluation's threads: a run each, and facts that they put aside."""
 
     def __init__(
-        self, bodies: rounds.Bodies, run: rounds.Run, keys: np.ndarray, words: int, threads: int
+        self, bodies: kernel.Bodies, run: kernel.Run, keys: np.ndarray, words: int, threads: int
     ) -> None:
         self._bodies, self._run, self._keys, self._threads = bodies, run, keys, threads
         self._aside = np.zeros(
@@ -402,7 +401,7 @@ class SharedRounds:
         self._dense: list[np.ndarray] = []
         self._learnt = 0
 
-    def round(self, facts: rounds.Facts, grow: Callable[[], rounds.Facts | None]) -> int:
+    def round(self, facts: kernel.Facts, grow: Callable[[], kernel.Facts | None]) -> int:
         """Join all queued facts, and add the facts derived; `grow` increases the capacity, if there
         is memory.
 
@@ -435,7 +434,7 @@ class SharedRounds:
         progress[kernel.WAIT] -= waiting
         return kernel.DONE
 
-    def _own_dense(self, facts: rounds.Facts) -> list[np.ndarray]:
+    def _own_dense(self, facts: kernel.Facts) -> list[np.ndarray]:
         """Return each thread's table of numbered facts; all share one unless it is written in
         `propose`.
         """
@@ -449,7 +448,7 @@ class SharedRounds:
         self._learnt = int(progress[kernel.SIZE])
         return self._dense
 
-    def _runs(self, starts: list[int]) -> list[rounds.Run]:
+    def _runs(self, starts: list[int]) -> list[kernel.Run]:
         """Return a run for each thread, which takes the queued facts from its start on."""
         runs = []
         for aside, recent, start in zip(
@@ -460,10 +459,10 @@ class SharedRounds:
                 np.append(column, np.zeros(APART, np.int64)) for column in self._run[:5]
             )
             progress[[kernel.OPERATIONS, kernel.NEXT]] = 0, start
-            runs.append(rounds.Run(progress, values, at, costs, ranks, aside, puts, recent))
+            runs.append(kernel.Run(progress, values, at, costs, ranks, aside, puts, recent))
         return runs
 
-    def _add(self, facts: rounds.Facts, counts: np.ndarray) -> bool:
+    def _add(self, facts: kernel.Facts, counts: np.ndarray) -> bool:
         """Add the facts that were put aside; return whether the limits allow it."""
         progress, parts = self._run.progress, range(self._threads)
         again = [np.zeros(int(counts[:, p].sum()) + APART, np.int64) for p in parts]
