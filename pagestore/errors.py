@@ -64,9 +64,7 @@ class RecoveryWarning(UserWarning):
 
 
 class PoisonedError(PagestoreError):
-    """A write or sync failed: what is on disk is unknown. `store.reopen()` returns to the last
-    commit.
-    """
+    """A write or sync failed: what is on disk is unknown. `store.reopen()` has the last commit."""
 
 
 class OutOfMemoryError(PagestoreError, MemoryError):

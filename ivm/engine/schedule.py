@@ -130,9 +130,7 @@ def run_steps(
 
 
 def is_carried(schedule: "Schedule", installed: Installed, catalog: object) -> bool:
-    """Return whether a kernel takes all steps of edits, by rules that were checked for a
-    catalog.
-    """
+    """Return whether a kernel takes all steps of edits, by rules checked for a catalog."""
     return (
         schedule.is_plain
         and installed.checked_catalog.get("catalog") is catalog
@@ -312,9 +310,7 @@ class Schedule:
         return kind == kernel.FLUSH
 
     def reached(self, index: Index, rows: np.ndarray, encode: Encode) -> set[Plan]:
-        """Return the plans that scan a relation and may have bindings among its changed rows[C,
-        n].
-        """
+        """Return the plans that scan a relation and may have bindings among changed rows[C, n]."""
         plans = self._scanning[index]
         if index not in self._reaches:
             self._reaches[index] = Reach([*plans.values()])
@@ -359,9 +355,7 @@ class Schedule:
         )
 
     def stale(self, done: int, counts: Counts, sizes: Sizes) -> list[FollowPlan]:
-        """Return the matched ones of the first `done` steps whose sensitivity indices are to be
-        swept.
-        """
+        """Return the matched of the first `done` steps whose sensitivities are to be swept."""
         operations = self._working.operations
         return [
             step

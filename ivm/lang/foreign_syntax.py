@@ -17,17 +17,9 @@ SPELLINGS = {
     "# ": "a comment begins with `//`; a date is written between two #, as in #2013-01-31#",
 }
 SIGNS = {
-    "≠": "!=",
-    "≤": "<=",
-    "≥": ">=",
-    "←": "<-",
-    "→": "->",
-    "∧": ",",
-    "∨": ";",
-    "¬": "!",
-    "×": "*",
+    "≠": "!=", "≤": "<=", "≥": ">=", "←": "<-", "→": "->", "∧": ",", "∨": ";", "¬": "!", "×": "*",
     "÷": "/",
-}
+}  # fmt: skip
 CONNECTIVES = "and", "or", "not", "is"
 WORDS = {  # before or at the place of an error
     "where": "conditions are joined by `,`, as in p(x) <- q(x), x > 3.",

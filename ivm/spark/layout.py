@@ -377,9 +377,7 @@ class _Planner:
     def _in_place(
         self, head: Atom, rule: Rule, bodies: Sequence[tuple[Shares, dict[Atom, Distribution]]]
     ) -> Distribution | None:
-        """Return the distribution of a head's rows if one rule derives each, in one cell; else
-        None.
-        """
+        """Return the distribution of a head's rows if a rule derives each in a cell, or None."""
         if (
             head.predicate not in self.sole
             or [h.predicate for h in rule.heads].count(head.predicate) > 1

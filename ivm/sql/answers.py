@@ -332,9 +332,7 @@ def bind(builder: Builder, body: Body) -> None:
 
 
 def _sorted(table: pa.Table, width: int, order: Sequence[tuple[Typed, bool, bool]]) -> pa.Table:
-    """Return rows in the order of the columns after the first ones, nulls first or last as each
-    says.
-    """
+    """Return rows in the order of the columns after the first, nulls first or last as each says."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -276,9 +276,7 @@ def _kind(type_: SqlType) -> object:
 
 
 def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:
-    """Return a body of a table's rows, with variables of the columns' names, which messages
-    show.
-    """
+    """Return a body of a table's rows, with variables of the columns' names, for messages."""
     body = Body()
     return body, builder.scan(
         table, body, [Typed(Var(c.name), c.type, c.nullable) for c in table.columns]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
-from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.terms import Call, Lit, Term, Typed, Var
 from ivm.sql.types import (
     BIGINT,
     BLOB,
@@ -32,6 +33,7 @@ from ivm.sql.types import (
     VARCHAR,
     SqlType,
     common,
+    list_of,
 )
 
 CONCAT = "string:concat"
@@ -59,10 +61,34 @@ def is_null_constant(value: Typed) -> bool:
     return isinstance(value.term, Lit) and value.term.value is None
 
 
-def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed:
-    """Return a value in another type, as CAST does. Raises SqlError if there is none."""
+def convert(
+    value: Typed, type_: SqlType, node: exp.Expr | None = None, tried: bool | None = None
+) -> Typed:
+    """Return a value in another type, as CAST does, or TRY_CAST if it is `tried`; None if neither
+    is written, and lists have no text.  Raises SqlError if there is none.
+    """
     if TIMESTAMPTZ in (value.type, type_) and value.type not in (type_, NULL):
         refuse_other_zones(node)
+    found = _converted(value, type_, node, tried)
+    if not tried or _always_fits(value.type, type_):
+        return found
+    return Typed(call("try", found.term), type_, True)
+
+
+def _always_fits(own: SqlType, type_: SqlType) -> bool:
+    """Return whether every value of a type is one of another."""
+    if (
+        type_ in (own, VARCHAR)
+        or (type_ == DOUBLE and own.is_number)
+        or (own == DATE and type_ == TIMESTAMP)
+    ):
+        return True
+    if own.is_integer and type_.is_integer:
+        return common(own, type_) == type_
+    return (own == TIMESTAMP and type_ == DATE) or (own == BOOLEAN and type_.is_integer)
+
+
+def _converted(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool | None) -> Typed:
     if (
         isinstance(value.term, Lit)
         and not value.type.is_nested
@@ -74,10 +100,16 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
         return value
     if own == NULL:  # as a column of a subquery that is null throughout
         return Typed(Lit(None, type_.store), type_, True)
+    if own.is_nested and type_ in (VARCHAR, JSON) and tried is not None:
+        style = AS_JSON if type_ == JSON else PLAIN
+        text = shown(value._replace(nullable=False), node, style)
+        return Typed(unless_null(value, text), type_, value.nullable)
     if own.is_nested or type_.is_nested:
-        return _nested(value, type_, node)
+        return _nested(value, type_, node, tried)
     if type_.words:
-        word = convert(value, VARCHAR, node) if own != VARCHAR else value
+        if own != VARCHAR and not own.words:
+            raise SqlError(f"{own} is not converted to {type_}: CAST it to VARCHAR first", node)
+        word = convert(value, VARCHAR, node)
         return Typed(
             in_words(call("string:place", word_list(type_), word.term), type_),
             type_,
@@ -116,35 +148,128 @@ def _is_alike(own: SqlType, type_: SqlType) -> bool:
     return own.store == type_.store
 
 
-def _nested(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
-    """Return a list, a struct or a map as one of another type, if both types have the same JSON;
-    a struct also if its fields are converted.  Raises SqlError.
+def _nested(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool | None) -> Typed:
+    """Return a list, a struct or a map as one of another type, whose values are converted one by
+    one; where it is `tried`, those that have no value there are null.  Raises SqlError.
     """
-    if value.type.name == type_.name == "STRUCT" and not _written_alike(value.type, type_):
-        return _by_fields(value, type_, node)
-    if not _written_alike(value.type, type_):
-        raise SqlError(
-            f"{value.type} is not converted to {type_}: CAST its values one by one", node
-        )
-    return value._replace(type=type_)
+    own = value.type
+    if _written_alike(own, type_):
+        return value._replace(type=type_)
+    if own.fields and own.name != "MAP" and type_.name == "STRUCT":
+        return _by_fields(value, type_, node, tried)
+    if own.element is not None and type_.element is not None:
+        made = convert(of_json(Var("x"), own.element, node), type_.element, node, tried)
+        return Typed(for_each(value.term, as_json(made, node)), type_, value.nullable)
+    if own.name != "MAP" or type_.name != "MAP":
+        more = " by itself" if type_ in (VARCHAR, JSON) else ""
+        raise SqlError(f"{own} is not converted to {type_}{more}", node)
+    keys, values = (
+        convert(column_of(value, n), list_of(type_.fields[n][1]), node, tried and bool(n))
+        for n in (0, 1)
+    )
+    return Typed(call("list:pairs", keys.term, values.term), type_, value.nullable)
 
 
-def _by_fields(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
-    """Return a struct whose fields are those of another with their names."""
-    own = {name.lower(): (n, t) for n, (name, t) in enumerate(value.type.fields, 1)}
-    lacking = [name for name, _ in type_.fields if name.lower() not in own]
-    if lacking or len(own) > len(type_.fields):
+def column_of(pairs: Typed, place: int) -> Typed:
+    """Return the list of the keys of a map, or that of its values."""
+    term = call("list:column", pairs.term, Lit(place, "int64"))
+    return Typed(term, list_of(pairs.type.fields[place][1]), pairs.nullable)
+
+
+def for_each(values: Term, term: Term) -> Term:
+    """Return the list of what a term over `x`, a list of one value, is of each value of a list."""
+    return call("list:each", values, Lit(json.dumps(_written(term), default=str), "string"))
+
+
+def _written(term: Term) -> object:
+    """Return a term over `x` as JSON has it for list:each."""
+    if isinstance(term, Lit):
+        return {term.store: term.value}
+    return term.name if isinstance(term, Var) else [term.name, *map(_written, term.args)]
+
+
+def _by_fields(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool | None) -> Typed:
+    """Return a struct whose fields are those of another with their names, or in their places."""
+    named = value.type.name == "STRUCT"
+    own, to = (
+        {name.lower() if named else n: n for n, (name, _) in enumerate(fields)}
+        for fields in (value.type.fields, type_.fields)
+    )
+    if not own.keys() & to.keys() or (not named and len(own) != len(to)):
         raise SqlError(f"{value.type} and {type_} do not have the same fields", node)
     parts: list[Term] = []
-    for name, wanted in type_.fields:
-        place, of = own[name.lower()]
-        at = Lit(place, "int64")
-        found = of_json(call("list:part", value.term, at, at), of, node)
-        parts += [Lit(",", "string"), as_json(convert(found, wanted, node), node)]
-    term = concat(*parts[1:])
-    if value.nullable:
-        term = call("if", call("is_null", value.term), Lit(None, "string"), term)
-    return Typed(term, type_, value.nullable)
+    for key, place in to.items():
+        given = part(value, own[key], node) if key in own else Typed(Lit(None, "int64"), NULL, True)
+        made = convert(given, type_.fields[place][1], node, tried)
+        parts += [Lit(",", "string"), as_json(made, node)]
+    return Typed(unless_null(value, concat(*parts[1:])), type_, value.nullable)
+
+
+def unless_null(value: Typed, term: Term, store: str = "string") -> Term:
+    """Return a term of a type of columns, null where a value is null."""
+    null = call("is_null", value.term)
+    return call("if", null, Lit(None, store), term) if value.nullable else term
+
+
+class Style(NamedTuple):
+    """How lists, structs and maps are written as texts."""
+
+    brackets: dict[str, str]
+    between: str
+    pair: str
+    name: Callable[[str], str]
+    null: str
+
+
+_ESCAPES = str.maketrans({"'": r"\'", "\\": r"\\"})
+BRACKETS = {"LIST": "[]", "STRUCT": "{}", "TUPLE": "()", "MAP": "{}"}
+PLAIN = Style(BRACKETS, ", ", "=", lambda name: f"'{name.translate(_ESCAPES)}': ", "NULL")
+AS_JSON = Style(BRACKETS | {"TUPLE": "[]"}, ",", ":", lambda name: json.dumps(name) + ":", "null")
+
+
+def shown(value: Typed, node: exp.Expr | None, style: Style = PLAIN) -> Term:
+    """Return a value as it is written within the text, or the JSON, of a list, struct or map."""
+    left, right = (Lit(one, "string") for one in style.brackets.get(value.type.name, ("", "")))
+    text = concat(left, _inner(value, node, style), right)
+    if value.type.fields:
+        text = unless_null(value, text)
+    return call("coalesce", text, Lit(style.null, "string")) if value.nullable else text
+
+
+def _inner(value: Typed, node: exp.Expr | None, style: Style) -> Term:
+    of, between = value.type, Lit(style.between, "string")
+    if of.name in ("STRUCT", "TUPLE"):
+        texts: list[Term] = []
+        for place, (name, _) in enumerate(of.fields):
+            label = Lit(style.name(name) if name else "", "string")
+            texts += [between, label, shown(part(value, place, node), node, style)]
+        alone = len(of.fields) == 1 and style is PLAIN and of.name == "TUPLE"
+        return concat(*texts[1:], Lit("," * alone, "string"))
+    if of.is_nested:
+        member = of_json(Var("x"), of.element or SqlType("TUPLE", fields=of.fields), node)
+        if of.element is None:
+            key, text = (shown(part(member, n, node), node, style) for n in (0, 1))
+            if style is AS_JSON:
+                key = as_json(convert(part(member, 0, node), VARCHAR, node, False), node)
+            text = concat(key, Lit(style.pair, "string"), text)
+        else:
+            text = shown(member, node, style)
+        each = for_each(value.term, as_json(Typed(text, VARCHAR, False), node))
+        return call("list:joined", each, between)
+    if of == NULL:
+        return Lit(style.null, "string")
+    if of == JSON:
+        return value.term
+    if style is PLAIN:
+        return call("string:quoted", convert(value, VARCHAR, node).term)
+    one = convert(value, DOUBLE, node) if of.is_decimal else value
+    return nested_text(one._replace(nullable=False), node)
+
+
+def part(struct: Typed, place: int, node: exp.Expr | None) -> Typed:
+    """Return a field of a struct by its place from 0."""
+    at = Lit(place + 1, "int64")
+    return of_json(call("list:part", struct.term, at, at), struct.type.fields[place][1], node)
 
 
 def _written_alike(own: SqlType, wanted: SqlType) -> bool:
@@ -242,9 +367,7 @@ def _one(exponent: int, type_: str) -> Lit:
 
 def _of_bool(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
     """Return 1 for true and 0 for false, as a number of a type."""
-    bit = call("if", value.term, Lit(1, "int64"), Lit(0, "int64"))
-    if value.nullable:
-        bit = call("if", call("is_null", value.term), Lit(None, "int64"), bit)
+    bit = unless_null(value, call("if", value.term, Lit(1, "int64"), Lit(0, "int64")), "int64")
     return convert(Typed(bit, INTEGER, value.nullable), type_, node).term
 
 
@@ -279,20 +402,15 @@ def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Te
 def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
     """Return two values in a type in which they compare. Raises SqlError if there is none."""
     wanted = common(left.type, right.type)
-    if wanted is None and isinstance(left.term, Lit) and left.type == VARCHAR:
-        wanted = right.type
-    elif wanted is None and isinstance(right.term, Lit) and right.type == VARCHAR:
-        wanted = left.type
-    elif {left.type, right.type} == {TIMESTAMP, TIMESTAMPTZ} and isinstance(left.term, Lit):
-        wanted = right.type
-    elif {left.type, right.type} == {TIMESTAMP, TIMESTAMPTZ} and isinstance(right.term, Lit):
-        wanted = left.type
+    moments = {left.type, right.type} == {TIMESTAMP, TIMESTAMPTZ}
+    for one, other in ((right, left), (left, right)):
+        text = one.type == VARCHAR and common(left.type, right.type) is None
+        if isinstance(one.term, Lit) and (text or moments):
+            wanted = other.type
     if left.type == right.type == INTERVAL:
         return _microseconds(left, node), _microseconds(right, node)
     if wanted is None:
         raise SqlError(f"{left.type} and {right.type} are not compared: CAST one of them", node)
-    if left.type.is_number and right.type.is_number and not wanted.is_float:
-        return convert(left, wanted, node), convert(right, wanted, node)
     return convert(left, wanted, node), convert(right, wanted, node)
 
 
@@ -319,19 +437,9 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     """Return the type of several values that are alternatives. Raises SqlError if there is none."""
     found = NULL
     for one in values:
-        if (
-            isinstance(one.term, Lit)
-            and one.type == VARCHAR
-            and found not in (NULL, VARCHAR)
-            and not found.words
-        ):
-            continue
-        if (
-            isinstance(one.term, Lit)
-            and one.type.is_integer
-            and found.is_integer
-            and not one.type.wide
-        ):
+        text = one.type == VARCHAR and found not in (NULL, VARCHAR) and not found.words
+        whole = one.type.is_integer and found.is_integer and not one.type.wide
+        if isinstance(one.term, Lit) and (text or whole):
             continue
         new = common(found, one.type)
         if new is None:

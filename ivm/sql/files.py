@@ -30,13 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".json": "json",
-    ".jsonl": "json",
+    ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".json": "json", ".jsonl": "json",
     ".ndjson": "json",
-}
+}  # fmt: skip
 INTEGERS = {
     "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
     "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER",

@@ -139,7 +139,7 @@ def _converted(value: object, type_: SqlType) -> Value:
     if type_ == VARCHAR:
         return shown(value)
     if type_.words:
-        return type_.words[type_.words.index(shown(value))]
+        return type_.words[type_.words.index(value)]  # ValueError for a number, too
     if type_.is_nested:
         return _listed(shown(value))
     if type_ == BLOB:

@@ -53,9 +53,7 @@ Part = TypeVar("Part")
 
 @dataclass
 class Trees:
-    """Rules as trees, each on a line of a text; `origins` are expressions of SQL by line and
-    column.
-    """
+    """Rules as trees, each on a line; `origins` are SQL's expressions by line and column."""
 
     source: str = "query"
     lines: list[str] = field(default_factory=list)

@@ -157,9 +157,7 @@ class Evaluator:
         )
 
     def passes(self, filter_: Filter, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """Return where a filter holds, as `holds` does; each comparison of a choice is evaluated
-        once.
-        """
+        """Return where a filter holds, as `holds`; a choice's comparisons are evaluated once."""
         if not isinstance(filter_, Choice):
             return self.holds(filter_, batch)
         masks = {one: self.holds(one, batch)[0] for one in dict.fromkeys(compared([filter_]))}

@@ -22,22 +22,21 @@ from pagestore.host import of_texts
 
 VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list without lists and objects in it
 STEP = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]')  # of a path
+ODD = re.compile(r"""[][(){}\\,"'=:]""")  # that tells one value of a text of a list from the next
 KINDS = {
-    dict: "OBJECT",
-    list: "ARRAY",
-    str: "VARCHAR",
-    bool: "BOOLEAN",
-    float: "DOUBLE",
+    dict: "OBJECT", list: "ARRAY", str: "VARCHAR", bool: "BOOLEAN", float: "DOUBLE",
     type(None): "NULL",
-}
+}  # fmt: skip
 
 
-def _values(text: str) -> list[Any]:
+def values_of(text: str) -> list[Any]:
+    """Return the values of a list.  Raises ValueError, RecursionError."""
     found: list[Any] = json.loads(f"[{text}]", strict=False)
     return found
 
 
-def _shown(value: Any) -> str:
+def shown_json(value: Any) -> str:
+    """Return the JSON of a value."""
     found = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return found if _is_text(found) else json.dumps(value, separators=(",", ":"))
 
@@ -54,7 +53,7 @@ def _is_text(text: str) -> bool:
 
 
 def _list(values: list[Any]) -> str:
-    return _shown(values)[1:-1]
+    return shown_json(values)[1:-1]
 
 
 def _part(text: str, first: int, last: int) -> str:
@@ -62,7 +61,7 @@ def _part(text: str, first: int, last: int) -> str:
     backwards.
     """
     plain = not ("[" in text or "{" in text) or not _is_valid(f"[{text}]")
-    found = VALUE.findall(text) if plain else _values(text)
+    found = VALUE.findall(text) if plain else values_of(text)
     begin, end = (place + len(found) + 1 if place < 0 else place for place in (first, last))
     part = found[max(0, begin - 1) : max(0, end)]
     return ",".join(part) if plain else _list(part)
@@ -71,12 +70,12 @@ def _part(text: str, first: int, last: int) -> str:
 def _stepped(text: str, first: int, last: int, step: int) -> str:
     """Return each step-th of some values of a list, backwards if the step is negative."""
     begin, end = (last, first) if step < 0 else (first, last)
-    values = _values(_part(text, begin, end))
+    values = values_of(_part(text, begin, end))
     return _list(values[::step]) if values else ""
 
 
 def _position(text: str, value: str) -> int:
-    return _values(text).index(json.loads(value, strict=False)) + 1
+    return values_of(text).index(json.loads(value, strict=False)) + 1
 
 
 def _number(value: Any) -> Any:
@@ -86,7 +85,7 @@ def _number(value: Any) -> Any:
 
 def _sorted(text: str, how: str) -> str:
     """Return a list in the order that `how` says: of "numbers" or others, "down", nulls "first"."""
-    values = _values(text)
+    values = values_of(text)
     kept = [value for value in values if value is not None]
     kept.sort(key=_number if "numbers" in how else None, reverse="down" in how)
     nulls = [None] * (len(values) - len(kept))
@@ -96,9 +95,9 @@ def _sorted(text: str, how: str) -> str:
 def _folded(text: str, fold: str, kind: str) -> str:
     """Return a fold of the values of a list that are not null, as JSON; of "numbers" or others."""
     read: Callable[[Any], Any] = _number if kind == "numbers" else lambda value: value
-    values = [read(one) for one in _values(text) if one is not None]
+    values = [read(one) for one in values_of(text) if one is not None]
     found = FOLDS[fold](values) if values else no_value()
-    return _shown(str(found) if isinstance(found, Decimal) else found)
+    return shown_json(str(found) if isinstance(found, Decimal) else found)
 
 
 FOLDS: dict[str, Callable[[list[Any]], Any]] = {
@@ -110,7 +109,7 @@ FOLDS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def _joined(text: str, separator: str) -> str:
-    values = [one for one in _values(text) if one is not None]
+    values = [one for one in values_of(text) if one is not None]
     if text and not values:
         no_value()
     return separator.join(
@@ -151,12 +150,34 @@ def _matches(text: str, pattern: str, group: int) -> str:
 def _of_key(pairs: str, key: str) -> str:
     wanted = json.loads(key, strict=False)
     return (
-        next((_shown(value) for own, value in _values(pairs) if own == wanted), None) or no_value()
+        next((shown_json(value) for own, value in values_of(pairs) if own == wanted), None)
+        or no_value()
     )
 
 
+def _pairs(keys: str, values: str) -> str:
+    """Return a map of keys, which are no nulls and each once, and as many values."""
+    found = dict(zip(map(shown_json, values_of(keys)), values_of(values), strict=True))
+    if "null" in found or len(found) < len(values_of(keys)):
+        no_value()
+    return _list([[json.loads(key), value] for key, value in found.items()])
+
+
+def _overlaid(pairs: str, others: str) -> str:
+    """Return a map with the pairs of another, whose values replace those of the same keys."""
+    found = {shown_json(pair[0]): pair for pair in [*values_of(pairs), *values_of(others)]}
+    return _list([*found.values()])
+
+
+def _quoted(text: str) -> str:
+    """Return a text as that of a list has it: in quotes where it may be read as something else."""
+    if not (ODD.search(text) or text.strip(" \t\n\v\f\r") != text or text.lower() in ("", "null")):
+        return text
+    return "'" + re.sub(r"(['\\])", r"\\\1", text) + "'"
+
+
 def _column(pairs: str, place: int) -> str:
-    found = _values(pairs)
+    found = values_of(pairs)
     return (
         _list([pair[place] for pair in found])
         if all(isinstance(one, list) for one in found)
@@ -164,7 +185,7 @@ def _column(pairs: str, place: int) -> str:
     )
 
 
-_words = lru_cache(2)(_values)  # of constants, whose places are asked for one after the other
+_words = lru_cache(2)(values_of)  # of constants, whose places are asked for one after the other
 
 
 def _word(words: str, place: int) -> Any:
@@ -173,8 +194,8 @@ def _word(words: str, place: int) -> Any:
 
 
 def _all_in(values: str, others: str, whole: bool) -> bool:
-    own = _values(values)
-    found = [value in own for value in _values(others) if value is not None]
+    own = values_of(values)
+    found = [value in own for value in values_of(others) if value is not None]
     return all(found) if whole else any(found)
 
 
@@ -212,7 +233,7 @@ def _text_at(text: str, path: str) -> str:
     if it is null.
     """
     found = _at(text, path)
-    return found if isinstance(found, str) else no_value() if found is None else _shown(found)
+    return found if isinstance(found, str) else no_value() if found is None else shown_json(found)
 
 
 def _kind_at(text: str, path: str) -> str:
@@ -264,20 +285,20 @@ def by_form(name: str, signature: str, function: Callable[..., Any]) -> None:
 # fmt: off
 by_form("list:part", "string, int64, int64 -> string", _part)
 by_form("list:steps", "string, int64, int64, int64 -> string?", _stepped)
-by_form("list:length", "string -> int64?", lambda text: len(_values(text)))
+by_form("list:length", "string -> int64?", lambda text: len(values_of(text)))
 by_form("list:count", "string -> int64?",
-    lambda text: sum(one is not None for one in _values(text)))
+    lambda text: sum(one is not None for one in values_of(text)))
 by_form("list:unique", "string -> int64?",
-    lambda text: len({_shown(one) for one in _values(text) if one is not None}))
+    lambda text: len({shown_json(one) for one in values_of(text) if one is not None}))
 by_form("list:position", "string, string -> int64?", _position)
 by_form("list:contains", "string, string -> bool?",
-    lambda text, value: json.loads(value, strict=False) in _values(text))
+    lambda text, value: json.loads(value, strict=False) in values_of(text))
 by_form("list:any_in", "string, string -> bool?",
     lambda values, others: _all_in(values, others, False))
 by_form("list:all_in", "string, string -> bool?",
     lambda values, others: _all_in(values, others, True))
 by_form("list:sort", "string, string -> string?", _sorted)
-by_form("list:reverse", "string -> string?", lambda text: _list(_values(text)[::-1]))
+by_form("list:reverse", "string -> string?", lambda text: _list(values_of(text)[::-1]))
 by_form("list:fold", "string, string, string -> string?", _folded)
 by_form("list:joined", "string, string -> string?", _joined)
 by_form("list:concat", "string, string -> string", _both)
@@ -287,12 +308,15 @@ by_form("list:split_by", "string, string -> string?", _split_by)
 by_form("list:matches", "string, string, int64 -> string?", _matches)
 by_form("list:of_key", "string, string -> string?", _of_key)
 by_form("list:column", "string, int64 -> string?", _column)
+by_form("list:pairs", "string, string -> string?", _pairs)
+by_form("list:overlaid", "string, string -> string?", _overlaid)
 by_form("list:flat", "string -> string?",
-    lambda text: _list([value for one in _values(text) for value in one or ()]))
+    lambda text: _list([value for one in values_of(text) for value in one or ()]))
 by_form("string:word", "string, int64 -> string?", _word)
+by_form("string:quoted", "string -> string", _quoted)
 by_form("string:place", "string, string -> int64?", lambda words, word: _words(words).index(word))
 by_form("string:json", "string, string -> string?", _text_at)
-by_form("json:at", "string, string -> string?", lambda text, path: _shown(_at(text, path)))
+by_form("json:at", "string, string -> string?", lambda text, path: shown_json(_at(text, path)))
 by_form("json:kind", "string, string -> string?", _kind_at)
 by_form("json:length", "string, string -> int64?", _length_at)
 by_form("json:keys", "string, string -> string?", _keys_at)

@@ -192,9 +192,7 @@ class PreparedSeries(Prepared):
                 offers.rest()
 
     def _in_turn(self, writer: Writer, edits: list[Edit]) -> int:
-        """Commit a writer's edits once it is its turn, or learn that another has; return the
-        version.
-        """
+        """Commit a writer's edits at its turn, or learn that another has; return the version."""
         handle, committer = self._handle, self._handle.committer
         offers = committer.offers
         if offers and not offers.place:

@@ -168,9 +168,7 @@ class Pager:
         return self.mapping.pages
 
     def reserve(self, n: int) -> np.ndarray:
-        """Reserve n pages for this transaction, ascending, adjacent if free space allows. O(1)
-        mostly.
-        """
+        """Reserve n pages for this transaction, ascending, adjacent if possible. O(1) mostly."""
         ids = self.at_hand(n, n)
         self._position += n
         return ids
@@ -201,9 +199,7 @@ class Pager:
         ids: np.ndarray,
         page_words: int,
     ) -> None:
-        """Write pages below `top` by a function, and mark them as verified. Raise errors like
-        `write`.
-        """
+        """Write pages below `top` by a function, and mark them verified. Raises as `write` does."""
         self._grow(top)
         try:
             write(arena, ids, page_words)
@@ -262,9 +258,7 @@ class Pager:
             self.retired.frombytes(dead.tobytes())
 
     def spend(self, n: int) -> None:
-        """Note that commits have used the first n of the allocated pages, and that no
-        transaction did.
-        """
+        """Note that commits, and no transaction, used the first n of the allocated pages."""
         self._start = self._position = self._position + n
 
     def release(self, ids: np.ndarray) -> None:

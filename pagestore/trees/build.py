@@ -188,9 +188,7 @@ def _resume(pages: Pages, tree: Tree, loading: Loading) -> np.ndarray:
 def bulk_all(
     pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]
 ) -> list[Tree]:
-    """Build a tree from each spec and its records, parts[C, n] in any order; uses the pager's
-    threads.
-    """
+    """Build a tree of each spec and its records, parts[C, n] in any order, by threads."""
     turn, jobs = Lock(), iter(enumerate(loads))
 
     def work() -> list[tuple[int, Tree]]:

@@ -26,12 +26,8 @@ from pagestore.values.types import Type, array_of, remedy_for
 
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 _REFUSALS: tuple[type[Exception], ...] = (
-    ValueError,
-    TypeError,
-    LookupError,
-    NotImplementedError,
-    OverflowError,
-)
+    ValueError, TypeError, LookupError, NotImplementedError, OverflowError,
+)  # fmt: skip
 _UNITS = {(unit, 1) for unit in ("s", "ms", "us", "ns")}  # numpy's time units that Arrow has, too
 Words = np.ndarray
 
@@ -407,13 +403,9 @@ def _float_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
 
 
 _SPECIAL: dict[tuple[str | None, str], Callable[[Type, pa.Array], tuple[Words, Words]]] = {
-    ("float", "int64"): _float_to_whole,
-    ("float", "uint64"): _float_to_whole,
-    ("float", "float64"): _float_to_float,
-    ("number", "float64"): _whole_to_float,
-    ("number", "decimal"): _whole_to_decimal,
-    ("float", "decimal"): _float_to_decimal,
-    ("decimal", "float64"): _decimal_to_float,
-    ("moment", "date"): _moment_to_date,
+    ("float", "int64"): _float_to_whole, ("float", "uint64"): _float_to_whole,
+    ("float", "float64"): _float_to_float, ("number", "float64"): _whole_to_float,
+    ("number", "decimal"): _whole_to_decimal, ("float", "decimal"): _float_to_decimal,
+    ("decimal", "float64"): _decimal_to_float, ("moment", "date"): _moment_to_date,
     ("date", "date"): _date_to_date,
-}
+}  # fmt: skip

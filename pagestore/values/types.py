@@ -388,23 +388,14 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
 
 
 _OF_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (lambda t: pa.types.is_boolean(t), "bool"),
-    (lambda t: pa.types.is_uint64(t), "uint64"),
-    (lambda t: pa.types.is_integer(t), "int64"),
-    (lambda t: pa.types.is_floating(t), "float64"),
-    (lambda t: pa.types.is_date(t), "date"),
-    (lambda t: pa.types.is_time(t), "time"),
+    (lambda t: pa.types.is_boolean(t), "bool"), (lambda t: pa.types.is_uint64(t), "uint64"),
+    (lambda t: pa.types.is_integer(t), "int64"), (lambda t: pa.types.is_floating(t), "float64"),
+    (lambda t: pa.types.is_date(t), "date"), (lambda t: pa.types.is_time(t), "time"),
     (lambda t: pa.types.is_duration(t), "duration"),
     (lambda t: pa.types.is_timestamp(t) and t.tz is None, "timestamp"),
-    (
-        lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(),
-        "string",
-    ),
-    (
-        lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(),
-        "bytes",
-    ),
-)
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(), "string"),
+    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(), "bytes"),
+)  # fmt: skip
 
 
 def remedy_for(arrow: pa.DataType) -> str:

@@ -108,6 +108,7 @@ EVERY = """
     regr_intercept(f, k)   regr_r2(f, k)   regr_sxx(f, k)   regr_sxy(f, k)   regr_syy(f, k)   current_date
     date_add(d, INTERVAL 1 DAY)   date_trunc('day', d)   dayofmonth(d)   weekofyear(d)   make_time(1, 2, 3)
     make_timestamp(2024, 1, 2, 3, 4, 5)   to_days(k)   s LIKE 'a!%' ESCAPE '!'   unnest(l)
+    map_from_entries([{'a': s, 'b': k}])
     MAP([s], [k])   string_split_regex(s, 'a')   struct_extract({'a': k}, 'a')   MAP {'a': k} IS NULL   now()
     overlay(s PLACING 'x' FROM 1 FOR 2)   encode(s)   random()   uuid()   current_time   base64(s)   s COLLATE nocase
     date_trunc('day', CAST(x AS DATE))   CAST(s AS DATE)   CAST(s AS TIMESTAMP)

@@ -81,14 +81,10 @@ def table(
 
 
 FLIGHT = {
-    "t": ("time_hour", "timestamp(UTC)"),
-    "c": ("carrier", "string"),
-    "n": ("flight", "int64"),
-    "p": ("tailnum", "string"),
-    "o": ("origin", "string"),
-    "d": ("dest", "string"),
+    "t": ("time_hour", "timestamp(UTC)"), "c": ("carrier", "string"), "n": ("flight", "int64"),
+    "p": ("tailnum", "string"), "o": ("origin", "string"), "d": ("dest", "string"),
     "m": ("distance", "int64"),
-}
+}  # fmt: skip
 MONTH, DAY = pc.field("month"), pc.field("day")
 UP_TO_NOVEMBER = Choice("try_cast(month as int) <= 11", MONTH <= 11, ("month",))
 LAST_MONTH = Choice("try_cast(month as int) = 12", MONTH == 12, ("month",))

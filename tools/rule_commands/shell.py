@@ -51,14 +51,9 @@ edge                               the rows of a relation or view
 .quit                              end the shell; exit, quit and Ctrl-D do, too
 Ctrl-C clears the line, or stops the statement that runs. A command may begin with a colon instead of a full stop."""
 ALIASES = {
-    "help": "help",
-    "?": "help",
-    "\\?": "help",
-    "exit": "quit",
-    "quit": "quit",
-    "\\q": "quit",
+    "help": "help", "?": "help", "\\?": "help", "exit": "quit", "quit": "quit", "\\q": "quit",
     "\\d": "list",
-}
+}  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

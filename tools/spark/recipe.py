@@ -40,13 +40,8 @@ from ..loading.manifest import Manifest
 KEEP, DROP, QUARANTINE = NULLS = "keep", "drop", "quarantine"
 CSV, JSON, PARQUET, JDBC, TABLE = FORMATS = "csv", "json", "parquet", "jdbc", "table"
 SUFFIXES = {
-    ".csv": CSV,
-    ".tsv": CSV,
-    ".json": JSON,
-    ".jsonl": JSON,
-    ".ndjson": JSON,
-    ".parquet": PARQUET,
-}
+    ".csv": CSV, ".tsv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON, ".parquet": PARQUET,
+}  # fmt: skip
 PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 WITHOUT = {
     "uint64": "int64 or decimal(18,0)",

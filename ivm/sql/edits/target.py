@@ -420,9 +420,7 @@ class Target:
             return not len(relation) or not relation.get_many(given)[0].any()
 
     def remove(self, rows: list[Row], whole: bool = False) -> int:
-        """Remove the rows that columns which tell them apart, or all columns, name; return how
-        many.
-        """
+        """Remove the rows that their key's columns, or all columns, name; return how many."""
         found = [*dict.fromkeys(rows)]
         counts = self.counts(found) if self.bag else Counter(found)
         if whole or self.bag:

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 
 from sqlglot import exp
 
 from ivm.sql.conversions import (
+    AS_JSON,
     as_json,
-    bracketed,
     call,
+    column_of,
     common_type,
     concat,
     convert,
-    nested_text,
     of_json,
+    part,
+    shown,
+    unless_null,
     word_list,
 )
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
-from ivm.sql.terms import Lit, Term, Typed
+from ivm.sql.terms import Lit, Term, Typed, Var
 from ivm.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -44,8 +47,8 @@ from ivm.sql.types import (
 
 SHIFTED = "shifted"  # of a node `l[place]`: whether the parser has taken 1 from the place
 FOLDS = {"list_min": "min", "list_max": "max", "list_sum": "sum", "list_avg": "avg",
-    "list_median": "median",
-         "list_any_value": "first", "list_product": "product"}  # fmt: skip
+         "list_median": "median", "list_any_value": "first", "list_product": "product"}  # fmt: skip
+_ARGUMENTS = ("this", "expression", "expressions")
 ENDS = {"list_first": 1, "list_last": -1}  # their values, which may be null
 
 
@@ -68,11 +71,7 @@ def _arguments(node: exp.Expr, most: int | None = None) -> list[exp.Expr]:
     others are not read.
     """
     found: list[exp.Expr] = []
-    for key in (
-        ("expressions",)
-        if isinstance(node, exp.Anonymous)
-        else ("this", "expression", "expressions")
-    ):
+    for key in ("expressions",) if isinstance(node, exp.Anonymous) else _ARGUMENTS:
         if most is None or len(found) < most:
             given = node.args.get(key)
             found += (
@@ -88,6 +87,8 @@ def _list(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
 
 
 def _as_list(found: Typed, where: exp.Expr) -> Typed:
+    if found.type == NULL:
+        return convert(found, list_of(NULL), where)
     if found.type.element is None:
         raise SqlError(f"a list is wanted, and this is {found.type}", where)
     return found
@@ -168,6 +169,8 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
         place = _whole(ENDS[name])
         return of_json(call("list:part", values.term, place, place), _element(values), node)
     fold, own = FOLDS[name], _element(values)
+    if own == NULL:
+        return Typed(Lit(None, NULL.store), NULL, True)
     if fold in ("sum", "avg", "median", "product") and not own.is_number:
         raise SqlError(f"{name} takes a list of numbers, and this is {values.type}", node)
     if own.is_nested:
@@ -238,18 +241,21 @@ def _found(node: exp.Expr, value: Value) -> Typed:
         return _among(
             value(exp.In(this=given[1], expressions=given[0].expressions)), value(given[1])
         )
-    values = _list(given[0], value, node)
-    sought = convert(value(given[1]), _element(values), node)
+    values, sought = _with_member(_list(given[0], value, node), value(given[1]), node)
     if isinstance(node, exp.ArrayContains) or node.name.lower() in ("list_has", "array_has"):
-        found = call("list:contains", values.term, as_json(sought._replace(nullable=False), node))
-        if sought.nullable:  # of no values at all, null is none
-            found = call("if", call("=", values.term, _text("")), Lit(False, "bool"), found)
-        return Typed(found, BOOLEAN, values.nullable or sought.nullable)
+        return _contains(values, sought, node)
     return Typed(
         call("try", call("list:position", values.term, as_json(sought, node))),
         SqlType("INTEGER"),
         True,
     )
+
+
+def _contains(values: Typed, sought: Typed, node: exp.Expr) -> Typed:
+    found = call("list:contains", values.term, as_json(sought._replace(nullable=False), node))
+    if sought.nullable:  # of no values at all, null is none
+        found = call("if", call("=", values.term, _text("")), Lit(False, "bool"), found)
+    return Typed(found, BOOLEAN, values.nullable or sought.nullable)
 
 
 def _among(found: Typed, sought: Typed) -> Typed:
@@ -258,12 +264,7 @@ def _among(found: Typed, sought: Typed) -> Typed:
     """
     if not found.nullable:
         return found
-    known = call("coalesce", found.term, Lit(False, "bool"))
-    term = (
-        call("if", call("is_null", sought.term), Lit(None, "bool"), known)
-        if sought.nullable
-        else known
-    )
+    term = unless_null(sought, call("coalesce", found.term, Lit(False, "bool")), "bool")
     return Typed(term, BOOLEAN, sought.nullable)
 
 
@@ -299,11 +300,15 @@ def _longer(node: exp.Expr, value: Value) -> Typed:
     )
     if isinstance(node, exp.Anonymous) and first:
         given = given[::-1]
-    values, one = _or_empty(given[0], value, node), value(given[1])
-    if _element(values) == NULL:
-        values = values._replace(type=list_of(one.type))
-    single = Typed(as_json(convert(one, _element(values), node), node), values.type, False)
+    values, one = _with_member(_or_empty(given[0], value, node), value(given[1]), node)
+    single = Typed(as_json(one, node), values.type, False)
     return together(node, [single, values] if first else [values, single])
+
+
+def _with_member(values: Typed, member: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
+    """Return a list and a value as a list of the type of both, and a member of it."""
+    type_ = common_type([Typed(Var("x"), _element(values), True), member], node)
+    return convert(values, list_of(type_), node), convert(member, type_, node)
 
 
 def _or_empty(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
@@ -450,8 +455,7 @@ def field(struct: Typed, name: str, node: exp.Expr) -> Typed:
         place = int(name) - 1
     if place is None:
         raise SqlError(f"{struct.type} has no field {name}{nearest(name, names)}", node)
-    part = call("list:part", struct.term, _whole(place + 1), _whole(place + 1))
-    return of_json(part, struct.type.fields[place][1], node)
+    return part(struct, place, node)
 
 
 def _of_struct(node: exp.Expr, value: Value) -> Typed:
@@ -461,40 +465,66 @@ def _of_struct(node: exp.Expr, value: Value) -> Typed:
 
 
 def _map(node: exp.Expr, value: Value) -> Typed:
-    """`MAP {'a': x}` and map(['a'], [x])."""
+    """`MAP {'a': x}`, and map(keys, values)."""
+    keys, values = node.args.get("keys"), node.args.get("values")
+    if isinstance(node, exp.Map) and (keys is None) != (values is None):
+        raise SqlError("map takes a list of keys and one of values: MAP {'key': value}", node)
+    keys, values = keys or exp.Array(), values or exp.Array()
     if isinstance(node, exp.ToMap):
         pairs = [(one.this, one.expression) for one in node.this.expressions]
-    else:
-        keys, values = node.args.get("keys"), node.args.get("values")
-        if not (isinstance(keys, exp.Array) and isinstance(values, exp.Array)):
-            raise SqlError("map takes two lists that are written out: MAP {'key': value}", node)
-        pairs = list(zip(keys.expressions, values.expressions, strict=True))
-    if not pairs:
-        return Typed(_text(""), map_of(NULL, NULL), False)
-    made = [[_known(value(key), node), value(one)] for key, one in pairs]
-    types = [common_type([pair[n] for pair in made], node) for n in (0, 1)]
-    pairs_of = [
-        [convert(one, t, node) for one, t in zip(pair, types, strict=True)] for pair in made
-    ]
-    shown = [joined([_key(key, node), as_json(one, node)]) for key, one in pairs_of]
-    return Typed(joined([bracketed(one) for one in shown]), map_of(*types), False)
+        keys, values = (exp.Array(expressions=[pair[n] for pair in pairs]) for n in (0, 1))
+    return _paired(_list(keys, value, node), _list(values, value, node))
 
 
-def _key(key: Typed, node: exp.Expr) -> Term:
-    """Return a key of a map as JSON, which has no value where it is null."""
-    shown = as_json(key._replace(nullable=False), node)
-    if not key.nullable:
-        return shown
-    return call("if", call("is_null", key.term), call("string:word", _text(""), _whole(0)), shown)
+def _paired(keys: Typed, values: Typed) -> Typed:
+    term = call("list:pairs", keys.term, values.term)
+    return Typed(term, map_of(_element(keys), _element(values)), keys.nullable or values.nullable)
+
+
+def _of_entries(node: exp.Expr, value: Value) -> Typed:
+    """map_from_entries(l), of a list of structs of a key and a value."""
+    entries = _list(node.this, value, node)
+    if len(fields := _element(entries).fields) != 2:
+        raise SqlError(f"map_from_entries takes pairs, and this is {entries.type}", node)
+    pairs = entries._replace(type=SqlType("MAP", fields=fields))
+    return _paired(column_of(pairs, 0), column_of(pairs, 1))
+
+
+def _entries(node: exp.Expr, value: Value) -> Typed:
+    """map_entries(m)."""
+    pairs = _pairs_of(node.expressions[0], value, node)
+    return pairs._replace(type=list_of(pairs.type._replace(name="STRUCT")))
+
+
+def _merged(node: exp.Expr, value: Value) -> Typed:
+    """map_concat(m, n): of a key in several maps, the value in the last."""
+    given = [value(one) for one in node.expressions]
+    type_ = common_type(given, node)
+    maps = [convert(one, type_, node).term for one in given]
+    absent = call("and", *(call("is_null", one) for one in maps))
+    held = [call("coalesce", one, _text("")) for one in maps]
+    term = call("if", absent, Lit(None, "string"), reduce(partial(call, "list:overlaid"), held))
+    return Typed(term, type_, True)
+
+
+def _pairs_of(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
+    pairs = value(node)
+    if pairs.type == NULL:
+        return convert(pairs, map_of(NULL, NULL), where)
+    if pairs.type.name != "MAP":
+        raise SqlError(f"a map is wanted, and this is {pairs.type}", where)
+    return pairs
 
 
 def of_key(pairs: Typed, key: Typed, node: exp.Expr) -> Typed:
     """Return the value of a key in a map; null if it has none."""
     key = later_place(key, node.meta.get(SHIFTED, False))
-    (_, keys), (_, values) = pairs.type.fields
-    sought = as_json(convert(key, keys, node)._replace(nullable=False), node)
-    found = call("try", call("list:of_key", pairs.term, sought))
-    return of_json(found, values, node)
+    return of_json(_at_key(pairs, key, node), pairs.type.fields[1][1], node)
+
+
+def _at_key(pairs: Typed, key: Typed, node: exp.Expr) -> Term:
+    sought = as_json(convert(key, pairs.type.fields[0][1], node)._replace(nullable=False), node)
+    return call("try", call("list:of_key", pairs.term, sought))
 
 
 def _listed_value(node: exp.Expr, value: Value) -> Typed:
@@ -506,29 +536,24 @@ def _listed_value(node: exp.Expr, value: Value) -> Typed:
         raise SqlError(
             f"{node.name.lower()} takes a map, and this is {pairs.type}: write l[1]", node
         )
-    (_, keys), (_, values) = pairs.type.fields
-    sought = as_json(convert(key, keys, node)._replace(nullable=False), node)
-    term: Term = call("coalesce", call("try", call("list:of_key", pairs.term, sought)), _text(""))
-    return Typed(_unless_null(pairs, term, "string"), list_of(values), pairs.nullable)
+    term = unless_null(pairs, call("coalesce", _at_key(pairs, key, node), _text("")), "string")
+    return Typed(term, list_of(pairs.type.fields[1][1]), pairs.nullable)
 
 
 def _columns(node: exp.Expr, value: Value) -> Typed:
     """map_keys(m) and map_values(m)."""
-    pairs = value(_arguments(node, 1)[0])
-    if pairs.type.name != "MAP":
-        raise SqlError(f"a map is wanted, and this is {pairs.type}", node)
-    place = 0 if isinstance(node, exp.MapKeys) else 1
-    term = call("list:column", pairs.term, _whole(place))
-    return Typed(term, list_of(pairs.type.fields[place][1]), pairs.nullable)
+    return column_of(
+        _pairs_of(_arguments(node, 1)[0], value, node), int(not isinstance(node, exp.MapKeys))
+    )
 
 
 def _has_key(node: exp.Expr, value: Value) -> Typed:
-    pairs, key = (value(one) for one in _arguments(node, 2))
-    if pairs.type.name != "MAP":
-        raise SqlError(f"a map is wanted, and this is {pairs.type}", node)
-    keys = call("list:column", pairs.term, _whole(0))
-    sought = as_json(convert(key, pairs.type.fields[0][1], node)._replace(nullable=False), node)
-    return Typed(call("list:contains", keys, sought), BOOLEAN, pairs.nullable or key.nullable)
+    """map_contains(m, k), and map_contains_value(m, x)."""
+    given = _arguments(node, 2)
+    held = column_of(
+        _pairs_of(given[0], value, node), int(node.name.lower() == "map_contains_value")
+    )
+    return _contains(*_with_member(held, value(given[1]), node), node)
 
 
 # -- words of an ENUM
@@ -608,12 +633,8 @@ def _at(node: exp.Expr, value: Value) -> Typed:
     found = call("string:json" if as_text else "json:at", text.term, _text(path))
     if name == "json_exists":
         missing = call("is_null", call("try", found))
-        return Typed(_unless_null(text, call("not", missing), "bool"), BOOLEAN, text.nullable)
+        return Typed(unless_null(text, call("not", missing), "bool"), BOOLEAN, text.nullable)
     return Typed(call("try", found), VARCHAR if as_text else JSON, True)
-
-
-def _unless_null(text: Typed, term: Term, store: str) -> Term:
-    return call("if", call("is_null", text.term), Lit(None, store), term) if text.nullable else term
 
 
 _OF_JSON: dict[str, tuple[str, SqlType]] = {
@@ -652,83 +673,46 @@ def _object(node: exp.Expr, value: Value) -> Typed:
             if (named := value(one.this)).type != VARCHAR:
                 raise SqlError(f"keys of JSON are texts, and this is {named.type}: CAST it", node)
             key = as_json(named, node)
-            parts.append(concat(key, _text(":"), to_json(one.expression, value)))
+            parts.append(concat(key, _text(":"), shown(value(one.expression), node, AS_JSON)))
         else:
-            parts.append(to_json(one, value))
+            parts.append(shown(value(one), node, AS_JSON))
     left, right = "{}" if isinstance(node, exp.JSONObject) else "[]"
     return Typed(concat(_text(left), joined(parts), _text(right)), JSON, False)
 
 
-def to_json(node: exp.Expr, value: Value) -> Term:
-    """Return the JSON of a value, "null" where it is null.  Raises SqlError for types whose JSON
-    is not kept.
-    """
-    if isinstance(node, exp.Struct):
-        pairs = [
-            exp.JSONKeyValue(this=exp.Literal.string(name), expression=one)
-            for name, one in _pairs(node)
-        ]
-        return _object(exp.JSONObject(expressions=pairs), value).term
-    found = value(node)
-    if found.type == NULL:
-        return _text("null")
-    if found.type == JSON:
-        return call("coalesce", found.term, _text("null")) if found.nullable else found.term
-    if found.type.is_decimal:
-        found = convert(found, DOUBLE, node)
-    own = found.type.element
-    if found.type.fields or (own is not None and (own.is_nested or own.is_decimal)):
-        raise SqlError(
-            f"JSON of {found.type} is not kept: write json_object('name', value, ...)", node
-        )
-    return nested_text(found, node)
-
-
 def _as_json(node: exp.Expr, value: Value) -> Typed:
-    given = node.expressions[0]
-    found = value(given)
-    term = to_json(given, value)
-    return Typed(_unless_null(found, term, "string"), JSON, found.nullable)
+    found = value(node.expressions[0])
+    term = shown(found._replace(nullable=False), node, AS_JSON)
+    return Typed(unless_null(found, term), JSON, found.nullable)
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
-    ((exp.Array,), _listed),
-    ((exp.GenerateSeries,), _range),
-    ((exp.Split, exp.RegexpSplit), _split),
-    ((exp.RegexpExtractAll,), _matches),
-    ((exp.ArrayMax, exp.ArrayMin), _fold),
-    ((exp.ArraySort,), _sorted),
-    ((exp.Flatten,), _flat),
-    ((exp.ArrayContains,), _found),
-    ((exp.ArrayContainsAll, exp.ArrayOverlaps), _compared),
-    ((exp.ArrayConcat, exp.ArrayAppend, exp.ArrayPrepend), _longer),
-    ((exp.ArrayToString,), _texts),
-    ((exp.Struct,), _struct),
-    ((exp.Dot, exp.StructExtract), _of_struct),
-    ((exp.Map, exp.ToMap), _map),
-    ((exp.MapKeys,), _columns),
+    ((exp.Array,), _listed), ((exp.GenerateSeries,), _range),
+    ((exp.Split, exp.RegexpSplit), _split), ((exp.RegexpExtractAll,), _matches),
+    ((exp.ArrayMax, exp.ArrayMin), _fold), ((exp.ArraySort,), _sorted), ((exp.Flatten,), _flat),
+    ((exp.ArrayContains,), _found), ((exp.ArrayContainsAll, exp.ArrayOverlaps), _compared),
+    ((exp.ArrayConcat, exp.ArrayAppend, exp.ArrayPrepend), _longer), ((exp.ArrayToString,), _texts),
+    ((exp.Struct,), _struct), ((exp.Dot, exp.StructExtract), _of_struct),
+    ((exp.Map, exp.ToMap), _map), ((exp.MapKeys,), _columns), ((exp.MapFromEntries,), _of_entries),
     ((exp.JSONExtract, exp.JSONExtractScalar), _at),
     ((exp.JSONType, exp.JSONKeys, exp.ParseJSON), _about),
     ((exp.JSONObject, exp.JSONArray), _object),
-]
-NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(FOLDS | ENDS, _fold),
-    **dict.fromkeys(("list_aggregate", "list_aggr", "array_aggregate", "array_aggr"), _fold),
-    **dict.fromkeys(("list_unique", "array_unique", "cardinality", "list_count"), _counted),
-    **dict.fromkeys(("list_reverse", "array_reverse"), _reversed),
-    **dict.fromkeys(("list_reverse_sort", "array_reverse_sort"), _sorted),
-    **dict.fromkeys(("list_position", "array_position", "list_indexof", "list_has", "array_has"),
-    _found),
-    **dict.fromkeys(("list_has_any", "list_has_all", "array_has_any", "array_has_all"), _compared),
-    **dict.fromkeys(("list_append", "list_prepend", "array_append", "array_prepend"), _longer),
-    **dict.fromkeys(("list_slice", "array_slice", "list_extract", "array_extract", "list_element",
-                     "map_extract_value", "struct_extract"), _sliced),
-    **dict.fromkeys(("element_at", "map_extract"), _listed_value),
-    **dict.fromkeys(("regexp_split_to_array", "str_split_regex"), _split),
-    **dict.fromkeys(("json_extract_string", "json_extract_path_text", "json_extract_path",
-    "json_extract",
-                     "json_exists"), _at),
-    **dict.fromkeys(("json_array_length", "json_valid"), _about),
-    "row": _row, "map_values": _columns, "map_contains": _has_key, "enum_code": _code,
-    "to_json": _as_json,
+]  # fmt: skip
+_BY_WORDS = {
+    " ".join(FOLDS | ENDS): _fold,
+    "list_aggregate list_aggr array_aggregate array_aggr": _fold,
+    "list_unique array_unique cardinality list_count": _counted,
+    "list_reverse array_reverse": _reversed,
+    "list_reverse_sort array_reverse_sort": _sorted,
+    "list_position array_position list_indexof list_has array_has": _found,
+    "list_has_any list_has_all array_has_any array_has_all": _compared,
+    "list_append list_prepend array_append array_prepend": _longer,
+    "list_slice array_slice list_extract array_extract list_element map_extract_value "
+    "struct_extract": _sliced,
+    "element_at map_extract": _listed_value, "map_contains map_contains_value": _has_key,
+    "map_values": _columns, "map_entries": _entries, "map_concat": _merged, "row": _row,
+    "regexp_split_to_array str_split_regex": _split, "enum_code": _code, "to_json": _as_json,
+    "json_extract_string json_extract_path_text json_extract_path json_extract json_exists": _at,
+    "json_array_length json_valid": _about,
 }  # fmt: skip
+NAMED = {name: of for names, of in _BY_WORDS.items() for name in names.split()}

@@ -8,7 +8,7 @@ from math import factorial, pi
 
 from sqlglot import exp
 
-from ivm.sql.conversions import call, convert
+from ivm.sql.conversions import call, convert, unless_null
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.times import Value
 from ivm.sql.terms import Lit, Term, Typed
@@ -42,9 +42,7 @@ def _infinite(node: exp.Expr, value: Value) -> Typed:
             if number.type.is_float
             else call("not", finite)
         )
-    if not number.nullable:
-        return Typed(finite, BOOLEAN, False)
-    return Typed(call("if", call("is_null", number.term), Lit(None, "bool"), finite), BOOLEAN, True)
+    return Typed(unless_null(number, finite, "bool"), BOOLEAN, number.nullable)
 
 
 def _whole_pair(node: exp.Expr, value: Value) -> tuple[Typed, Typed]:
@@ -191,16 +189,10 @@ def _cube_root(node: exp.Expr, value: Value) -> Typed:
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
-    ((exp.Cot,), _of_floats),
-    ((exp.Factorial,), _factorial),
-    ((*_SCALED,), _scaled),
-    ((exp.Pi,), _pi),
-    ((exp.Cbrt,), _cube_root),
-    ((exp.Ln,), _natural),
-    ((exp.Log,), _logarithm),
-    ((exp.IsNan, exp.IsInf), _infinite),
-    ((exp.BitwiseCount,), _count_of_bits),
-]
+    ((exp.Cot,), _of_floats), ((exp.Factorial,), _factorial), ((*_SCALED,), _scaled),
+    ((exp.Pi,), _pi), ((exp.Cbrt,), _cube_root), ((exp.Ln,), _natural), ((exp.Log,), _logarithm),
+    ((exp.IsNan, exp.IsInf), _infinite), ((exp.BitwiseCount,), _count_of_bits),
+]  # fmt: skip
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **dict.fromkeys(("isfinite", "isinf", "isnan"), _infinite),
     **dict.fromkeys(("gcd", "greatest_common_divisor"), _divisor),

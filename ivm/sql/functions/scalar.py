@@ -509,15 +509,13 @@ def _in(node: exp.Expr, value: Value) -> Typed:
 
 def _cast(node: exp.Expr, value: Value) -> Typed:
     assert isinstance(node, exp.Cast)
-    type_ = sql_type(node.to)
+    type_, inner = sql_type(node.to), value(node.this)
     if not isinstance(node, exp.TryCast):
-        return convert(value(node.this), type_, node)
-    inner = value(node.this)
+        return convert(inner, type_, node, tried=False)
     try:
-        found = convert(inner, type_, node)
+        return convert(inner, type_, node, tried=True)
     except NoValueError:
         return Typed(Lit(None, type_.store), type_, True)
-    return found if _always_fits(inner.type, type_) else Typed(call("try", found.term), type_, True)
 
 
 def _tried(node: exp.Expr, value: Value) -> Typed:
@@ -536,19 +534,6 @@ def _checked(term: Term, type_: SqlType) -> Term:
 
 def _type_of(node: exp.Expr, value: Value) -> Typed:
     return Typed(Lit(str(value(node.this).type), "string"), VARCHAR, False)
-
-
-def _always_fits(own: SqlType, type_: SqlType) -> bool:
-    """Return whether every value of a type is one of another."""
-    if (
-        type_ in (own, VARCHAR)
-        or (type_ == DOUBLE and own.is_number)
-        or (own == DATE and type_ == TIMESTAMP)
-    ):
-        return True
-    if own.is_integer and type_.is_integer:
-        return common(own, type_) == type_
-    return (own == TIMESTAMP and type_ == DATE) or (own == BOOLEAN and type_.is_integer)
 
 
 # -- numbers
@@ -651,38 +636,17 @@ def _collated(node: exp.Expr, _value: Value) -> Typed:
 
 
 _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
-    ((exp.Add, exp.Sub, exp.Mul), _arithmetic),
-    ((exp.Div,), _divided),
-    ((exp.IntDiv,), _whole_divided),
-    ((exp.Mod,), _remainder),
-    ((exp.Neg,), _minus),
-    *times.FAMILIES,
-    *texts.FAMILIES,
-    *numbers.FAMILIES,
-    ((exp.Case, exp.If), _case),
-    ((exp.Coalesce,), _coalesce),
-    ((exp.Nullif,), _nullif),
-    ((exp.Greatest, exp.Least), _extreme),
-    ((exp.NullSafeEQ, exp.NullSafeNEQ), _same),
-    ((exp.Is,), _is),
-    ((exp.And, exp.Or), _junction),
-    ((exp.Not,), _not),
-    ((exp.Between,), _between),
-    ((exp.In,), _in),
-    ((exp.Cast,), _cast),
-    (
-        (exp.Date,),
-        lambda node, value: _cast(exp.Cast(this=node.this, to=exp.DataType.build("DATE")), value),
-    ),
-    ((exp.Try,), _tried),
-    ((exp.Typeof,), _type_of),
-    ((exp.Collate,), _collated),
-    ((*_BITS,), _bits),
-    ((exp.Round,), _rounded),
-    ((exp.Floor, exp.Ceil), _stepped),
-    ((exp.Abs,), _absolute),
-    ((exp.Trunc,), _cut),
-]
+    ((exp.Add, exp.Sub, exp.Mul), _arithmetic), ((exp.Div,), _divided),
+    ((exp.IntDiv,), _whole_divided), ((exp.Mod,), _remainder), ((exp.Neg,), _minus),
+    *times.FAMILIES, *texts.FAMILIES, *numbers.FAMILIES, ((exp.Case, exp.If), _case),
+    ((exp.Coalesce,), _coalesce), ((exp.Nullif,), _nullif), ((exp.Greatest, exp.Least), _extreme),
+    ((exp.NullSafeEQ, exp.NullSafeNEQ), _same), ((exp.Is,), _is), ((exp.And, exp.Or), _junction),
+    ((exp.Not,), _not), ((exp.Between,), _between), ((exp.In,), _in), ((exp.Cast,), _cast),
+    ((exp.Date,), lambda node, value: _cast(exp.Cast(this=node.this, to=exp.DataType.build("DATE")), value)),
+    ((exp.Try,), _tried), ((exp.Typeof,), _type_of), ((exp.Collate,), _collated),
+    ((*_BITS,), _bits), ((exp.Round,), _rounded), ((exp.Floor, exp.Ceil), _stepped),
+    ((exp.Abs,), _absolute), ((exp.Trunc,), _cut),
+]  # fmt: skip
 _NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **times.NAMED, **texts.NAMED, **numbers.NAMED, **dialects.NAMED,
     **rows.NAMED, QUOTIENT: _quotient,

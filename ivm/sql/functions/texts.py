@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from sqlglot import exp
 
-from ivm.sql.conversions import call, concat, convert
+from ivm.sql.conversions import call, concat, convert, unless_null
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import lists
 from ivm.sql.functions.known import reading
@@ -64,9 +64,7 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
         found.append(call("coalesce", term, empty) if one.nullable else term)
     whole = call("string:concat", *found) if len(found) > 1 else found[0]
     after = call("+", call("string:length", separator.term), Lit(1, "int64"))
-    term = call("string:substring", whole, after)
-    if separator.nullable:
-        term = call("if", call("is_null", separator.term), Lit(None, "string"), term)
+    term = unless_null(separator, call("string:substring", whole, after))
     return Typed(term, VARCHAR, separator.nullable)
 
 
@@ -194,9 +192,7 @@ def _regexp_extracted(node: exp.Expr, value: Value) -> Typed:
         Lit(f"\\{group + 1}", "string"),
     )
     matches = call("string:regexp_matches", text.term, Lit(pattern, "string"))
-    term = call("if", matches, found, Lit("", "string"))
-    if text.nullable:
-        term = call("if", call("is_null", text.term), Lit(None, "string"), term)
+    term = unless_null(text, call("if", matches, found, Lit("", "string")))
     return text._replace(term=term, type=VARCHAR)
 
 
@@ -525,32 +521,16 @@ def _based(node: exp.Expr, value: Value) -> Typed:
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
     ((exp.Length, exp.ArraySize), _length),
     ((exp.RegexpLike, exp.SimilarTo, exp.RegexpFullMatch), _regexp),
-    ((exp.RegexpILike,), _regexp_anyhow),
-    ((exp.RegexpReplace,), _regexp_replaced),
-    ((exp.RegexpExtract,), _regexp_extracted),
-    ((exp.Glob,), _glob),
-    ((exp.Escape,), _escaped),
-    ((exp.Translate,), _translated),
-    ((exp.Ascii, exp.Unicode), _code),
-    ((exp.SHA2,), _hashed),
-    ((exp.Bracket,), _cut),
-    ((exp.Format,), _formatted),
-    ((exp.Trim,), _trim),
-    ((exp.ConcatWs,), _joined),
-    ((exp.DPipe, exp.Concat), _concatenated),
-    ((exp.Pad,), _padded),
-    ((exp.StrPosition,), _position),
-    ((exp.Like, exp.ILike), _like),
-    ((exp.Hex,), _digits),
-    ((exp.BitLength,), _size),
-    ((exp.Overlay,), _overlaid),
-    ((exp.ToBase64,), _based),
+    ((exp.RegexpILike,), _regexp_anyhow), ((exp.RegexpReplace,), _regexp_replaced),
+    ((exp.RegexpExtract,), _regexp_extracted), ((exp.Glob,), _glob), ((exp.Escape,), _escaped),
+    ((exp.Translate,), _translated), ((exp.Ascii, exp.Unicode), _code), ((exp.SHA2,), _hashed),
+    ((exp.Bracket,), _cut), ((exp.Format,), _formatted), ((exp.Trim,), _trim),
+    ((exp.ConcatWs,), _joined), ((exp.DPipe, exp.Concat), _concatenated), ((exp.Pad,), _padded),
+    ((exp.StrPosition,), _position), ((exp.Like, exp.ILike), _like), ((exp.Hex,), _digits),
+    ((exp.BitLength,), _size), ((exp.Overlay,), _overlaid), ((exp.ToBase64,), _based),
     *lists.FAMILIES,
-]
+]  # fmt: skip
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(("to_hex", "bin", "to_binary"), _digits),
-    **lists.NAMED,
-    "ord": _code,
-    "octet_length": _size,
-    "printf": _formatted,
-}
+    **dict.fromkeys(("to_hex", "bin", "to_binary"), _digits), **lists.NAMED, "ord": _code,
+    "octet_length": _size, "printf": _formatted,
+}  # fmt: skip

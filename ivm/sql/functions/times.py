@@ -118,9 +118,7 @@ def _of_clock(found: re.Match[str]) -> int:
 
 
 def constant_interval(node: exp.Interval) -> tuple[str, int]:
-    """Return the unit of a constant interval, months or micros, and how many it has.  Raises
-    SqlError.
-    """
+    """Return the unit of a constant interval, months or micros, and how many.  Raises SqlError."""
 
     def value(one: exp.Expr) -> Typed:
         found = constant(one)
@@ -313,9 +311,7 @@ def _seconds(microseconds: Term) -> Term:
 
 
 def _part_of_interval(unit: str, moment: Typed, node: exp.Expr) -> Typed:
-    """Return a part of the time between two timestamps: whole days, and what is left of the
-    last.
-    """
+    """Return a part of the time between two timestamps: whole days, and what is left."""
     if isinstance(moment.term, Call) and moment.term.name == "aged" and unit in ("YEAR", "MONTH"):
         months, year = moment.term.args[0], Lit(12, "int64")
         return Typed(call("/" if unit == "YEAR" else "mod", months, year), BIGINT, moment.nullable)
@@ -655,23 +651,15 @@ def _begun(moment: Typed, width: Typed, origin: Typed) -> Typed:
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
-    ((exp.Interval,), _interval),
-    ((exp.Extract, exp.TimeToUnix, *_PART_NODES), part),
-    ((exp.DateAdd,), _added),
-    ((exp.TimestampTrunc, exp.DateTrunc), _truncated),
-    ((exp.DateDiff,), _difference),
-    ((exp.TimeToStr,), _formatted),
-    ((exp.Monthname, exp.Dayname), _name_of),
-    ((exp.StrToTime,), _parsed),
-    ((exp.LastDay,), _last_day),
-    ((exp.DateFromParts,), _from_parts),
-    ((exp.TimestampFromParts,), _moment_from_parts),
-    ((exp.AtTimeZone,), _in_zone),
-    ((exp.TimeFromParts,), _time_from_parts),
-    ((exp.UnixToTime,), _epoch),
-    ((exp.ToDays,), _units),
+    ((exp.Interval,), _interval), ((exp.Extract, exp.TimeToUnix, *_PART_NODES), part),
+    ((exp.DateAdd,), _added), ((exp.TimestampTrunc, exp.DateTrunc), _truncated),
+    ((exp.DateDiff,), _difference), ((exp.TimeToStr,), _formatted),
+    ((exp.Monthname, exp.Dayname), _name_of), ((exp.StrToTime,), _parsed),
+    ((exp.LastDay,), _last_day), ((exp.DateFromParts,), _from_parts),
+    ((exp.TimestampFromParts,), _moment_from_parts), ((exp.AtTimeZone,), _in_zone),
+    ((exp.TimeFromParts,), _time_from_parts), ((exp.UnixToTime,), _epoch), ((exp.ToDays,), _units),
     ((exp.DateBin,), _bucket),
-]
+]  # fmt: skip
 NAMED_PARTS = "date_part datepart decade century millennium isoyear millisecond microsecond weekday era nanosecond"
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **dict.fromkeys(NAMED_PARTS.split(), part),

@@ -38,9 +38,7 @@ class Statement:
         self._plans: dict[Kinds, tuple[Any, Any]] = {}
 
     def plan(self, kinds: Kinds, catalog: Any) -> Any:
-        """Return what the statement was translated to; None if it was not, or for another
-        catalog.
-        """
+        """Return what the statement was translated to; None if not, or for another catalog."""
         known = self._plans.get(kinds)
         if known is None:
             return None

@@ -52,9 +52,7 @@ def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
 
 
 def is_any_there(txn: Transaction, name: str, columns: dict[str, Any]) -> bool:
-    """Return whether a row has one of some keys, given by columns.  O(keys * height), as
-    `rows_at`.
-    """
+    """Return whether a row has one of some keys, given by columns.  O(keys * height)."""
     source, edited = txn._txn, _edited(txn, name)
     words = source[name].encode(columns, keys_allowed=True, add=False)
     tree = source.tree(name)

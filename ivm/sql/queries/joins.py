@@ -536,11 +536,8 @@ class _NearestJoin(_OuterJoin):
 
 
 _BACK: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GTE: exp.LTE,
-    exp.GT: exp.LT,
-    exp.LTE: exp.GTE,
-    exp.LT: exp.GT,
-}
+    exp.GTE: exp.LTE, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.LT: exp.GT,
+}  # fmt: skip
 
 
 def _is_of(node: exp.Expr, alias: str) -> bool:

@@ -135,9 +135,7 @@ def within(
 def among(
     queries: Translator, left: Typed, value: Typed, body: Body, scope: Scope, wanted: bool
 ) -> list[Literal]:
-    """Return literals that hold where a value is one of those of a body's rows, or known not to
-    be.
-    """
+    """Return literals that hold where a value is one of a body's rows, or known not to be."""
     builder = queries.builder
     nullable = builder.may_be_null(body, value)
     present = body.copy()

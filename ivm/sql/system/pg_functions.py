@@ -97,20 +97,17 @@ CALLS: dict[str, Callable[..., exp.Expr]] = {
     **dict.fromkeys(NOTHING.split(), lambda *_: _null()),
     **dict.fromkeys(FIRST.split(), lambda first, *_: first.copy()),
     "pg_relation_is_publishable": lambda *_: exp.false(),
-    "pg_get_userbyid": lambda *_: _text("ivm"),
-    "pg_encoding_to_char": lambda *_: _text("UTF8"),
-    "pg_size_pretty": lambda *_: _text("0 bytes"),
-    "array_lower": lambda *_: exp.Literal.number(1),
+    "pg_get_userbyid": lambda *_: _text("ivm"), "pg_encoding_to_char": lambda *_: _text("UTF8"),
+    "pg_size_pretty": lambda *_: _text("0 bytes"), "array_lower": lambda *_: exp.Literal.number(1),
     "array_upper": lambda first, *_: _length(first),
-    **dict.fromkeys(ZERO.split(), lambda *_: exp.Literal.number(0)),
-    "format_type": _format_type,
+    **dict.fromkeys(ZERO.split(), lambda *_: exp.Literal.number(0)), "format_type": _format_type,
     "pg_get_indexdef": lambda oid, *more: _of_index(oid, *more[:1]),
     "pg_get_constraintdef": lambda oid, *_: _looked_up("pg_constraint", "oid", "definition", oid),
     "pg_get_viewdef": lambda oid, *_: _looked_up("pg_class", "oid", "definition", oid),
     "pg_partition_ancestors": lambda oid, *_: exp.cast(oid.copy(), "BIGINT"),
     "to_regtype": lambda name: _looked_up("pg_type", "typname", "oid", name),
     "to_regclass": lambda name: _looked_up("pg_class", "relname", "oid", name),
-}
+}  # fmt: skip
 NAMES = {
     "regclass": ("pg_class", "relname"), "regtype": ("pg_type", "typname"),
     "regnamespace": ("pg_namespace", "nspname"), "regproc": ("pg_proc", "proname"),
@@ -236,9 +233,7 @@ def _items(node: exp.Cast) -> list[exp.Expr] | None:
 
 
 def _put_list(node: exp.Cast, items: list[exp.Expr]) -> None:
-    """Let a list be written out; `x <> ALL (list)` and `x = ANY (list)` look for x among its
-    items.
-    """
+    """Let a list be written out; `x <> ALL (list)` and `x = ANY (list)` look among its items."""
     among = node.find_ancestor(exp.All, exp.Any)
     whole = among.parent if among is not None and among.this.unnest() is node else None
     if items and isinstance(whole, exp.NEQ if isinstance(among, exp.All) else exp.EQ):

@@ -67,9 +67,7 @@ def wanted(node: exp.Expr) -> Wanted:
 
 
 def _refuse_other_order(node: exp.Expr, inner: exp.Distinct, order: list[exp.Ordered]) -> None:
-    """Raise SqlError for distinct values in the order of others, of which each value may have
-    several.
-    """
+    """Raise SqlError for distinct values in the order of others, of which each may have several."""
     given = [text_of(part) for one in inner.expressions for part in (one, *one.expressions)]
     for one in order:
         if text_of(one.this) not in given:

@@ -465,37 +465,23 @@ def _fit(one: Aggregate, y: Typed, x: Typed) -> Made:
 
 
 _MOMENTS_OF_PAIRS: dict[type[exp.Expr], Callable[[Aggregate, Typed, Typed], Made]] = {
-    exp.CovarPop: _covariance,
-    exp.CovarSamp: lambda one, y, x: _covariance(one, y, x, "variance"),
+    exp.CovarPop: _covariance, exp.CovarSamp: lambda one, y, x: _covariance(one, y, x, "variance"),
     exp.RegrSxy: lambda one, y, x: _covariance(one, y, x, times=True),
     exp.RegrSxx: lambda one, y, x: _squares(one, x),
     exp.RegrSyy: lambda one, y, x: _squares(one, y),
     exp.RegrAvgx: lambda one, y, x: one.fold("avg", DOUBLE, x.term),
-    exp.RegrAvgy: lambda one, y, x: one.fold("avg", DOUBLE, y.term),
-    exp.RegrIntercept: _line,
-    exp.RegrR2: _fit,
-    exp.RegrSlope: _slope,
-    exp.Corr: _correlation,
-}
+    exp.RegrAvgy: lambda one, y, x: one.fold("avg", DOUBLE, y.term), exp.RegrIntercept: _line,
+    exp.RegrR2: _fit, exp.RegrSlope: _slope, exp.Corr: _correlation,
+}  # fmt: skip
 _NAMED: dict[str, Callable[[Aggregate], Made]] = {
     "mad": _mad, "entropy": _entropy, "histogram": ordered.histogram,
 }  # fmt: skip
 _KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
-    ((exp.Count,), _count),
-    ((exp.CountIf,), _count_if),
-    ((exp.Sum,), _sum),
-    ((exp.Avg,), _avg),
-    ((exp.Min, exp.Max), _extreme),
-    ((exp.LogicalAnd, exp.LogicalOr), _every),
-    ((*MEANS,), _moment),
-    ((exp.Median,), _median),
-    ((exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), _bits),
-    ((exp.ArrayAgg,), ordered.listed),
-    ((exp.Mode,), ordered.mode),
+    ((exp.Count,), _count), ((exp.CountIf,), _count_if), ((exp.Sum,), _sum), ((exp.Avg,), _avg),
+    ((exp.Min, exp.Max), _extreme), ((exp.LogicalAnd, exp.LogicalOr), _every), ((*MEANS,), _moment),
+    ((exp.Median,), _median), ((exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), _bits),
+    ((exp.ArrayAgg,), ordered.listed), ((exp.Mode,), ordered.mode),
     ((exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _quantile),
-    ((exp.GroupConcat,), ordered.joined),
-    ((exp.ArgMax, exp.ArgMin), ordered.arg_extreme),
-    ((exp.AnyValue,), ordered.any_value),
-    ((exp.First, exp.Last), ordered.end),
-    (PAIRS, _of_pairs),
-]
+    ((exp.GroupConcat,), ordered.joined), ((exp.ArgMax, exp.ArgMin), ordered.arg_extreme),
+    ((exp.AnyValue,), ordered.any_value), ((exp.First, exp.Last), ordered.end), (PAIRS, _of_pairs),
+]  # fmt: skip

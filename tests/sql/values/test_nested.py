@@ -1,0 +1,184 @@
+"""Lists, structs and maps as those of other types, as texts and as JSON: as constants and as
+columns, equal to what DuckDB gives, and refused where it refuses.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import ivm
+from tests.support.sql.oracle import Both, rows_of
+
+# of each value, the types that it is converted to
+VALUES: dict[str, tuple[str, ...]] = {
+    "LIST": (
+        "[1, 300, NULL]", "[1.5, 2.5, -0.5]", "[0.1::DOUBLE, NULL, 1e300]", "['1', 'x', NULL, ' 7 ']",
+        "[true, NULL]", "[DATE '2020-02-29']", "[TIMESTAMP '2020-01-01 10:00:00.5']", "[]", "[NULL]",
+        "NULL::INTEGER[]", "['2020-01-01', 'true']", "[1::TINYINT]", "['a', 'b']",
+    ),
+    "NEST": ("[[1, 2], [], NULL, [NULL]]", "[['1', '']]", "[]"),
+    "STRUCT": (
+        "{'a': 1, 'b': 'x'}", "{'b': '2', 'a': 1.5}", "row(1, 'y')", "{'a': 300, 'b': NULL}",
+        "{'A': 1, 'c': 2}", "NULL::STRUCT(a INTEGER, b VARCHAR)", "{'c': 1}", "row(1)",
+    ),
+    "STRUCTS": ("[{'a': 1, 'b': 'x'}, NULL, {'a': NULL, 'b': 'it''s'}]", "[{'a': [1, 2], 'b': 1}]"),
+    "MAP": (
+        "MAP {'a': 1, 'b': NULL}", "MAP {1: '2', 3: 'x'}", "MAP {1.2: 1, 1.4: 2}", "MAP {}",
+        "NULL::MAP(VARCHAR, INTEGER)", "MAP {'1': [1, 2]}",
+    ),
+}  # fmt: skip
+TYPES = {
+    "LIST": (
+        "TINYINT[]", "INTEGER[]", "HUGEINT[]", "DOUBLE[]", "FLOAT[]", "DECIMAL(5,2)[]", "DECIMAL(30,1)[]",
+        "VARCHAR[]", "BOOLEAN[]", "DATE[]", "TIMESTAMP[]", "TIME[]", "ENUM('a', '1')[]", "VARCHAR", "JSON",
+        "INTEGER", "INTEGER[][]",
+    ),
+    "NEST": ("DOUBLE[][]", "VARCHAR[]", "VARCHAR[][]", "INTEGER[]", "VARCHAR", "JSON"),
+    "STRUCT": (
+        "STRUCT(a DOUBLE, b VARCHAR)", "STRUCT(b VARCHAR, a TINYINT)", "STRUCT(a INTEGER)",
+        "STRUCT(a VARCHAR, b INTEGER)", "VARCHAR", "JSON", "INTEGER",
+    ),
+    "STRUCTS": ("STRUCT(b VARCHAR, a VARCHAR)[]", "VARCHAR", "JSON", "STRUCT(a DOUBLE[])[]"),
+    "MAP": (
+        "MAP(VARCHAR, DOUBLE)", "MAP(INTEGER, INTEGER)", "MAP(VARCHAR, VARCHAR)", "VARCHAR", "JSON",
+        "MAP(DOUBLE, DOUBLE[])", "INTEGER[]",
+    ),
+}  # fmt: skip
+CASES = [
+    (f"{cast}({{}} AS {type_})", value)
+    for kind, values in VALUES.items()
+    for type_, value, cast in product(TYPES[kind], values, ("CAST", "TRY_CAST"))
+]
+NAMED = ("is not converted to", "do not have the same fields", "a list of HUGEINT is not kept")
+TEXTS = (
+    "a b",
+    "a,b",
+    "null",
+    "NULL",
+    "",
+    " x",
+    "y ",
+    "it's",
+    'q"r',
+    "[z]",
+    "(",
+    "{",
+    "k=v",
+    "a:b",
+    "\\",
+    "é",
+    "1",
+)
+CALLS = [
+    "map(k, l)", "map(l, k)", "map([1, 1], [2, 3])", "map([1], [1, 2])", "map(NULL, [1])", "map([], [])", "map()",
+    "MAP {'a': 1, 'a': 2}", "MAP {id: l, 7: []}", "map_from_entries(e)", "map_entries(m)", "map_keys(m)",
+    "map_values(m)", "map_contains(m, 'a')", "map_contains(m, NULL)", "map_contains_value(m, 3)",
+    "map_extract(m, 'a')", "m['a']", "cardinality(m)", "map_concat(m, MAP {'a': 7, 'q': 8}, NULL)",
+    "list_contains(l, 1.5)", "list_contains([2], 1.5)", "list_position(d, 1)", "list_append(l, 1.5)",
+    "list_prepend(0.5, l)", "list_contains([], 1)", "list_sum(NULL)", "list_sort(NULL)", "l = d", "l = [1, 2.0]",
+    "coalesce(l, [1.5])", "CASE WHEN id = 1 THEN l ELSE d END", "list_concat(l, d)", "[l, d]", "to_json(e)",
+    "to_json(s)", "to_json(m)", "json_object('l', l, 'm', m, 's', s, 'n', NULL)", "to_json([[1.5], NULL])",
+    "upper(l)", "l LIKE '1%'", "concat('a', l)", "l || 'a'", "l::VARCHAR || m::VARCHAR || s::VARCHAR",
+]  # fmt: skip
+ROWS = """INSERT INTO t VALUES (1, [1, 2], ['a', 'b'], MAP {'a': 1, 'b': NULL}, [{'k': 'x', 'v': 1}], [1.0, 2.0],
+ {'a b': 1, 'it''s': 'x'}), (2, NULL, NULL, NULL, NULL, NULL, NULL), (3, [], [], MAP {}, [], [], {'a b': NULL,
+ 'it''s': NULL}), (4, [7], ['null'], MAP {'z': 3}, [{'k': '', 'v': NULL}], [NULL], {'a b': 3, 'it''s': ''})"""
+TABLE = """CREATE TABLE t (id INTEGER PRIMARY KEY, l INTEGER[], k VARCHAR[], m MAP(VARCHAR, INTEGER),
+ e STRUCT(k VARCHAR, v INTEGER)[], d DOUBLE[], s STRUCT("a b" INTEGER, "it's" VARCHAR))"""
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Both]:
+    """A workspace and a DuckDB, each with a table of lists, structs and maps."""
+    with ivm.open(tmp_path / "t.pages", threads=1, sync="off") as workspace:
+        found = Both(workspace)
+        found.run(TABLE)
+        found.run(ROWS)
+        yield found
+
+
+def _differs(both: Both, query: str) -> str:
+    """Return how the answers to a query differ; empty where they do not, or both are refused, or
+    the types of values have no conversion here, and DuckDB gives null for that under TRY_CAST.
+    """
+    expected = found = None
+    try:
+        expected = rows_of(both.duck.execute(query).to_arrow_table())
+    except duckdb.Error as error:
+        expected = f"refused: {error}"
+    try:
+        found = rows_of(both.workspace.sql(query).to_arrow())
+    except ivm.IvmError as error:
+        found = f"refused: {error}"
+    named = isinstance(found, str) and any(one in found for one in NAMED)
+    refused = isinstance(found, str) and (isinstance(expected, str) or named)
+    return "" if refused or expected == found else f"{query}\n  {expected}\n  {found}"
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_a_cast_of_a_list_gives_what_duckdb_gives(both: Both, part: int) -> None:
+    differ = [_differs(both, f"SELECT {form.format(value)} AS v") for form, value in CASES[part::8]]
+    assert [one for one in differ if one] == []
+
+
+def test_a_cast_of_a_column_gives_what_duckdb_gives(both: Both) -> None:
+    differ = []
+    for number, (kind, values) in enumerate(VALUES.items()):
+        of = TYPES[kind][0].replace("TINYINT", "INTEGER")
+        both.run(f"CREATE TABLE c{number} (id INTEGER PRIMARY KEY, v {of})")
+        for place, value in enumerate(values):
+            try:
+                both.run(f"INSERT INTO c{number} VALUES ({place}, {value})")
+            except (duckdb.Error, ivm.IvmError):
+                both.duck.execute(f"DELETE FROM c{number} WHERE id = {place}")
+        for type_, cast in product(TYPES[kind], ("CAST", "TRY_CAST")):
+            differ.append(_differs(both, f"SELECT id, {cast}(v AS {type_}) AS w FROM c{number}"))
+        differ.append(_differs(both, f"SELECT * FROM c{number}"))
+    assert [one for one in differ if one] == []
+
+
+def test_functions_of_lists_and_maps_give_what_duckdb_gives(both: Both) -> None:
+    differ = [_differs(both, f"SELECT id, {one} AS v FROM t WHERE id < 4") for one in CALLS]
+    assert [one for one in differ if one] == []
+
+
+def test_texts_within_the_text_of_a_list_are_in_quotes_where_duckdb_writes_them(both: Both) -> None:
+    shown = [one.replace("'", "''") for one in TEXTS]
+    differ = [
+        _differs(
+            both,
+            f"SELECT ['{one}']::VARCHAR, {{'f': '{one}'}}::VARCHAR, MAP {{'{one}': 1}}::VARCHAR",
+        )
+        for one in shown
+    ]
+    assert [one for one in differ if one] == []
+
+
+def test_kept_casts_and_maps_follow_edits_of_lists(both: Both) -> None:
+    casts = ["l::DOUBLE[]", "l::VARCHAR", "TRY_CAST(k AS INTEGER[])", "m::MAP(VARCHAR, DOUBLE)", "s::VARCHAR",
+             "map(k, d)", "map_from_entries(e)", "to_json(e)", "d::INTEGER[]"]  # fmt: skip
+    both.keep(
+        "v", f"SELECT id, {', '.join(f'{one} AS c{n}' for n, one in enumerate(casts))} FROM t"
+    )
+    both.compare()
+    for edit in (
+        "UPDATE t SET l = [3.0, 4.5], d = [1, 2], m = MAP {'q': 2.5}, s = row(9, 'z') WHERE id = 2",
+        "UPDATE t SET k = ['7', '8'], e = [{'k': 'n', 'v': 1.5}, {'k': 'm', 'v': 2}] WHERE id < 3",
+        "INSERT INTO t (id, l, d) VALUES (9, ['5'], [1, 2])",
+        "INSERT INTO t SELECT id + 10, d, k, m, e, l, s FROM t WHERE id <> 3",
+        "DELETE FROM t WHERE id IN (1, 11)",
+    ):
+        both.run(edit)
+        both.compare()
+
+
+@pytest.mark.parametrize(
+    "edit", ["INSERT INTO t (id, l) VALUES (9, [3000000000])", "UPDATE t SET l = ['x']"]
+)
+def test_a_list_with_a_value_beyond_its_type_is_refused_wholly(both: Both, edit: str) -> None:
+    with pytest.raises(ivm.IvmError, match=r"t\.l \(INTEGER\[\]\) has no value"):
+        both.workspace.sql(edit)
+    both.ask("SELECT * FROM t")
