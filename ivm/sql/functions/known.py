@@ -52,7 +52,7 @@ CLAUSES: dict[type[exp.Expr], set[str]] = {
     exp.IgnoreNulls: {"this"}, exp.RespectNulls: {"this"},
     exp.DataType: {"this", "expressions", "nested", "kind"}, exp.DataTypeParam: {"this"},
     exp.ColumnDef: {"this", "kind"},
-    exp.Interval: {"this", "unit"}, exp.IntervalSpan: {"this", "expression"},
+    exp.Interval: {"this", "unit", "fraction_in_string"}, exp.IntervalSpan: {"this", "expression"},
     exp.Lambda: {"this", "expressions"}, exp.Comprehension: {"this", "expression", "iterator",
     "condition"},
     exp.Slice: {"this", "expression", "step"}, exp.PropertyEQ: {"this", "expression"},

@@ -10,6 +10,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -49,10 +50,10 @@ CLOCK = ("HOUR", "MINUTE", "SECOND")  # parts of a time, too
 # at the end of an interval
 CLOCK_TIME = re.compile(r"(-)?\b(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*$")
 UNITS = {"h": "HOUR", "hr": "HOUR", "hrs": "HOUR", "m": "MINUTE", "min": "MINUTE", "mins": "MINUTE",
-    "s": "SECOND",
-         "sec": "SECOND", "secs": "SECOND", "d": "DAY", "mon": "MONTH", "mons": "MONTH",
-         "y": "YEAR", "yr": "YEAR",
-         "ms": "MILLISECOND", "us": "MICROSECOND", "w": "WEEK", "centuries": "CENTURY"}  # fmt: skip
+         "s": "SECOND", "sec": "SECOND", "secs": "SECOND", "d": "DAY", "mon": "MONTH", "mons": "MONTH",
+         "y": "YEAR", "yr": "YEAR", "ms": "MILLISECOND", "us": "MICROSECOND", "w": "WEEK",
+         "centuries": "CENTURY"}  # fmt: skip
+AMOUNT = r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*"  # of a unit
 MIXED = "months_micros"  # an interval of months and of microseconds
 INTERVALS = {"months", "micros", "elapsed", MIXED}
 _PART_NODES: dict[type[exp.Expr], str] = {
@@ -65,17 +66,18 @@ _PART_NODES: dict[type[exp.Expr], str] = {
 
 def _interval(node: exp.Expr, value: Value) -> Typed:
     unit = str(node.args["unit"].name if node.args.get("unit") else "DAY").upper().rstrip("S")
-    inner = node.this
-    if isinstance(inner, exp.Literal) and (
-        found := _of_parts(f"{inner.name} {unit}" if node.args.get("unit") else inner.name)
-    ):
-        return found
+    inner, in_text = node.this, not node.args.get("unit") or node.args.get("fraction_in_string")
+    if isinstance(inner, exp.Literal) and (in_text or "." not in inner.name):
+        text = f"{inner.name} {unit}" if node.args.get("unit") else inner.name
+        if found := _of_parts(text):
+            return found
     if isinstance(inner, exp.Literal) and not node.args.get("unit"):
         number, _, unit = inner.this.partition(" ")
         inner, unit = exp.Literal.number(number), unit.upper().rstrip("S")
     count = value(inner)
     if count.type == VARCHAR and isinstance(count.term, Lit):
-        count = converted(count, BIGINT, node)
+        cut = Lit(str(count.term.value).partition(".")[0], "string")  # as in '1.5' HOUR
+        count = converted(count._replace(term=cut), BIGINT, node)
     if not count.type.is_integer:
         raise SqlError("an interval has a whole number of units", node)
     if unit in MONTHS:
@@ -90,19 +92,20 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
 def _of_parts(text: str) -> Typed | None:
     """Return an interval of several parts, as `1 day 3 hours` or `1 month 04:05:06`; else None."""
     clock = CLOCK_TIME.search(text)
-    parts = re.findall(r"(-?\d+)\s*([A-Za-z]+)", CLOCK_TIME.sub("", text))
-    if (
-        len(parts) + (clock is not None) * 2 < 2
-        or re.sub(r"-?\d+\s*[A-Za-z]+\s*", "", CLOCK_TIME.sub("", text)).strip()
-    ):
+    rest = CLOCK_TIME.sub("", text)
+    parts = re.findall(AMOUNT, rest)
+    alone = len(parts) + (clock is not None) * 2 < 2 and "." not in rest
+    if alone or re.sub(AMOUNT, "", rest).strip():
         return None
     months, micros = 0, 0 if clock is None else _of_clock(clock)
     for number, word in parts:
         unit = UNITS.get(word.lower()) or word.upper().rstrip("S")
         if unit not in MONTHS and unit not in MICROSECONDS:
             raise SqlError(f"INTERVAL '{text}': intervals of {word} are not known")
-        months += int(number) * MONTHS.get(unit, 0)
-        micros += int(number) * MICROSECONDS.get(unit, 0)
+        count, days = Fraction(number), 30 * MICROSECONDS["DAY"]
+        months += (whole := int(count * MONTHS.get(unit, 0)))
+        part_of_month = count * MONTHS.get(unit, 0) - whole
+        micros += round(part_of_month * days + count * MICROSECONDS.get(unit, 0))
     if months and micros:
         return Typed(call(MIXED, Lit(months, "int64"), Lit(micros, "int64")), INTERVAL, False)
     found = call("months", Lit(months, "int64")) if months else call("micros", Lit(micros, "int64"))
@@ -131,12 +134,10 @@ def constant_interval(node: exp.Interval) -> tuple[str, int]:
         raise SqlError(
             "an interval of months and days is not constant in length: give one of either", node
         )
-    assert (
-        isinstance(term, Call)
-        and isinstance(term.args[0], Lit)
-        and isinstance(term.args[0].value, int)
-    )
-    return term.name, term.args[0].value
+    assert isinstance(term, Call)
+    count = term.args[0]
+    assert isinstance(count, Lit) and isinstance(count.value, int)
+    return term.name, count.value
 
 
 def later(moment: datetime, unit: str, count: int) -> datetime:
@@ -425,12 +426,15 @@ def _name_of(node: exp.Expr, value: Value) -> Typed:
 
 
 def _parsed(node: exp.Expr, value: Value) -> Typed:
-    text, form = value(node.this), node.args["format"]
-    if not isinstance(form, exp.Literal):
+    """strptime(s, format), try_strptime, and these with formats that are tried one by one."""
+    tried = isinstance(node, exp.Anonymous)
+    source, form = node.expressions if tried else (node.this, node.args["format"])
+    text, forms = value(source), form.expressions if isinstance(form, exp.Array) else [form]
+    if not forms or not all(isinstance(one, exp.Literal) for one in forms):
         raise SqlError("strptime takes a constant format", node)
-    return Typed(
-        call("datetime:parse", text.term, Lit(form.name, "string")), TIMESTAMP, text.nullable
-    )
+    *before, last = (call("datetime:parse", text.term, Lit(one.name, "string")) for one in forms)
+    terms = [*(call("try", one) for one in before), call("try", last) if tried else last]
+    return Typed(call("coalesce", *terms), TIMESTAMP, tried or text.nullable)
 
 
 def _last_day(node: exp.Expr, value: Value) -> Typed:
@@ -602,7 +606,7 @@ def _whole_units(node: exp.Expr, value: Value) -> Typed:
 def _units(node: exp.Expr, value: Value) -> Typed:
     """to_days(n), to_months(n) and the like: intervals."""
     inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
-    unit = "DAY" if isinstance(node, exp.ToDays) else node.name[3:].upper().rstrip("S")
+    unit = "DAY" if isinstance(node, exp.ToDays) else _SPANS[node.name.lower()]
     return _interval(exp.Interval(this=inner, unit=exp.Var(this=unit)), value)
 
 
@@ -660,18 +664,28 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.TimeFromParts,), _time_from_parts), ((exp.UnixToTime,), _epoch), ((exp.ToDays,), _units),
     ((exp.DateBin,), _bucket),
 ]  # fmt: skip
+_SPANS = {
+    "to_microseconds": "MICROSECOND", "to_milliseconds": "MILLISECOND", "to_seconds": "SECOND",
+    "to_minutes": "MINUTE", "to_hours": "HOUR", "to_weeks": "WEEK", "to_months": "MONTH",
+    "to_quarters": "QUARTER", "to_years": "YEAR", "to_decades": "DECADE",
+    "to_centuries": "CENTURY", "to_millennia": "MILLENNIUM",
+}  # fmt: skip
+_MOMENT = ("year", "month", "day", "hour", "min", "sec")
+
+
+def _zoned(node: exp.Expr, value: Value) -> Typed:
+    """make_timestamptz, in UTC."""
+    parts = dict(zip(_MOMENT, node.expressions, strict=len(node.expressions) != 1))
+    return convert(_moment_from_parts(exp.TimestampFromParts(**parts), value), TIMESTAMPTZ, node)
+
+
 NAMED_PARTS = "date_part datepart decade century millennium isoyear millisecond microsecond weekday era nanosecond"
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(NAMED_PARTS.split(), part),
-    **dict.fromkeys(
-        ("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units
-    ),
-    **dict.fromkeys(("date_sub", "datesub"), _whole_units),
-    "epoch_us": _epoch,
-    "epoch_ns": _nanoseconds,
+    **dict.fromkeys(NAMED_PARTS.split(), part), **dict.fromkeys(_SPANS, _units),
+    **dict.fromkeys(("date_sub", "datesub"), _whole_units), "epoch_us": _epoch,
+    "epoch_ns": _nanoseconds, "age": _age, "yearweek": _year_and_week, "try_strptime": _parsed,
+    "make_timestamptz": _zoned,
     "timezone": lambda node, value: _in_zone(
         exp.AtTimeZone(this=node.expressions[1], zone=node.expressions[0]), value
     ),
-    "age": _age,
-    "yearweek": _year_and_week,
-}
+}  # fmt: skip

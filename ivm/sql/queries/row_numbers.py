@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlglot import exp
+from sqlglot.optimizer.simplify import simplify
 
 from ivm.names import ONE
 from ivm.sql.conversions import convert, in_order
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import converted
+from ivm.sql.literals import constant, converted
 from ivm.sql.queries.clauses import Clauses, Rows
 from ivm.sql.queries.expressions import NEVER
 from ivm.sql.queries.scope import text_of
@@ -306,9 +307,11 @@ def _bounds(select: Clauses) -> tuple[int, int | None]:
 
 
 def _constant(node: exp.Expr | None) -> int:
-    if not isinstance(node, exp.Literal) or node.is_string:
+    found = constant(simplify(node.copy())) if node is not None else None
+    count = found.term.value if found is not None and isinstance(found.term, Lit) else None
+    if found is None or not found.type.is_integer or not isinstance(count, int) or count < 0:
         raise SqlError("LIMIT and OFFSET take whole numbers", node)
-    return int(node.this)
+    return count
 
 
 def first_of_each(

@@ -48,8 +48,7 @@ MEANS: dict[type[exp.Expr], str] = {
     exp.Variance: "variance", exp.VariancePop: "var_pop",
 }  # fmt: skip
 PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrSxx,
-    exp.RegrSyy, exp.RegrSxy,
-         exp.RegrR2, exp.RegrIntercept, exp.RegrSlope, exp.Corr)  # fmt: skip
+         exp.RegrSyy, exp.RegrSxy, exp.RegrR2, exp.RegrIntercept, exp.RegrSlope, exp.Corr)  # fmt: skip
 
 
 def made(one: Aggregate) -> Made:
