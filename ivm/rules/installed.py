@@ -30,19 +30,8 @@ from ivm.views.layouts import RANGED, TEXT, Layout
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 12  # of how a rule becomes trees and key orders; 11 counts groups of guarded nulls
-PLANNING_WITHOUT_FACTORS = 10  # as 11, but aggregates list how unconnected parts combine
-PLANNING_WITHOUT_SURE = 9  # as 10, but each helper of computed keys has a view of what fails
-PLANNING_WITHOUT_PARTIAL = 8  # as 9, but the state of a min or max has all values of each group
-# as 8, but aggregates read a view of a disjunction, helpers of computed keys all variables
-PLANNING_WITHOUT_LEAN = 7
-# as 7, and a body of one relation has a key order and permuted indices as any other
-PLANNING_WITHOUT_SCANS = 6
-PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
-# as 5, and each column of a row that a rule names separately has its own atom
-PLANNING_WITHOUT_COLUMNS = 4
-PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
-PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
+# of how a rule becomes trees and key orders, before the first of `Rewrites`; one more with each
+PLANNING_WITHOUT_RANGES = 2
 T = TypeVar("T")
 K = TypeVar("K")
 Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a recursion
@@ -163,6 +152,7 @@ class Rewrites(NamedTuple):
 
 
 ALL = Rewrites()
+PLANNING = PLANNING_WITHOUT_RANGES + len(ALL)
 
 
 class Computed(Generic[K, T]):

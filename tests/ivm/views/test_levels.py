@@ -13,7 +13,7 @@ import pytest
 import ivm
 from ivm.plan.conjunction import ScanConjunction
 from ivm.rules import compile
-from ivm.rules.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_RANGES, PROPERTY
+from ivm.rules.installed import PLANNING_WITHOUT_RANGES, PROPERTY, Rewrites
 from ivm.ways import states
 from pagestore.host import WORD_MAX, WORD_MIN
 from tests.ivm.views.test_aggregates import counting
@@ -246,7 +246,8 @@ def test_rules_of_a_release_without_levels_keep_their_states(tmp_path, monkeypat
         assert list(ws["h"]) == [(1, 2, 3), (2, 2, 7)]
         assert (list(ws["h1"]), list(ws["h0"])) == ([(1, 3), (2, 7)], [(3,)])
         ws.install(LEVELS.replace("h", "g"), "new")
-        assert (len(kept_states(ws)), saved_rules(ws)["planning"]) == (4, PLANNING_WITHOUT_LEAN)
+        without_lean = PLANNING_WITHOUT_RANGES + Rewrites._fields.index("lean")
+        assert (len(kept_states(ws)), saved_rules(ws)["planning"]) == (4, without_lean)
     with ivm.open(path, sync="off") as ws:
         ws.exec("-r(1, 2, 3). +r(5, 5, 5).")
         for name in ("h", "g"):
