@@ -432,11 +432,9 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
         excluding = ", ".join(f"!{source.predicate}" for source in join.counted)
         lines.append(f"  counted   what {excluding} excludes; it is subtracted, not looked up")
     waiting = sorted(map(tree_name, installed.deferred.intersection(indices_of(plan))))
-    return (
-        [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"]
-        if waiting
-        else lines
-    )
+    if waiting:
+        return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"]
+    return lines
 
 
 def _order(plan: Plan) -> str:

@@ -287,11 +287,9 @@ def memory_allowed(known: Iterable[Limit] | None = None) -> int:
     limits, if they are.
     """
     allowed = _allowed.get()
-    return (
-        int(_share() * min(limit.whole for limit in known or limits()))
-        if allowed is None
-        else allowed
-    )
+    if allowed is None:
+        return int(_share() * min(limit.whole for limit in known or limits()))
+    return allowed
 
 
 def memory_to_take() -> int:

@@ -324,11 +324,9 @@ class Transaction:
         Raises EditError for a view, ClosedError.
         """
         relation, read = self._relation(name)
-        return (
-            self._delete(relation, relation.range(lo, hi).words)
-            if read
-            else relation.delete_range(lo, hi)
-        )
+        if read:
+            return self._delete(relation, relation.range(lo, hi).words)
+        return relation.delete_range(lo, hi)
 
     def delete_where(self, name: str, condition: "pc.Expression") -> int:
         """Remove the rows for which a condition is true, such as `pc.field("price") > 10`; return

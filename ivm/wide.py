@@ -71,11 +71,9 @@ class Wide(Frames):
 
     def __len__(self) -> int:
         first = self.relations[0]
-        return (
-            int(numbers_of(first.to_arrow().column(MULTIPLICITY), np.int64).sum())
-            if self.weighs
-            else len(first)
-        )
+        if self.weighs:
+            return int(numbers_of(first.to_arrow().column(MULTIPLICITY), np.int64).sum())
+        return len(first)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in self.to_arrow().columns), strict=True)

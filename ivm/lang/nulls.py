@@ -240,11 +240,9 @@ def is_nullable(term: Term, nulls: Nulls) -> bool:
             null = [is_nullable(arg, nulls) for arg in term.args]
             if term.name in ("is_null", "same", "try"):
                 return term.name == "try"
-            return (
-                all(null)
-                if term.name == "coalesce"
-                else any(null[1:] if term.name == "if" else null)
-            )
+            if term.name == "coalesce":
+                return all(null)
+            return any(null[1:] if term.name == "if" else null)
 
 
 def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var, Term]]:

@@ -166,11 +166,9 @@ def ends(type_: Type) -> tuple[Value, Value]:
         return datetime.min, datetime.max
     least, greatest = word_range(type_)
     digits = scale(type_)
-    return (
-        (least, greatest)
-        if digits is None
-        else (Decimal(least).scaleb(-digits), Decimal(greatest).scaleb(-digits))
-    )
+    if digits is None:
+        return (least, greatest)
+    return (Decimal(least).scaleb(-digits), Decimal(greatest).scaleb(-digits))
 
 
 def shown(word: int, type_: Type) -> str:

@@ -439,11 +439,9 @@ def _compared(relation: WritableRelation, predicate: Predicate, rows: pa.Table) 
     """Return the changes that make a relation's rows those of a table. O(rows)."""
     columns = schema_of(predicate).names
     expected, stored = as_changes(rows, predicate), relation.to_arrow()
-    return (
-        difference(stored.cast(expected.select(columns).schema), expected.select(columns))
-        if stored.num_rows
-        else expected
-    )
+    if stored.num_rows:
+        return difference(stored.cast(expected.select(columns).schema), expected.select(columns))
+    return expected
 
 
 def take_new(

@@ -163,11 +163,9 @@ class Head:
     def _cut(self, queue: Queued, squared: bool, counted: bool) -> Queued | None:
         """Return how numbers are cut into parts; None for floats that are squared."""
         floats = self._rule.types[queue.names[-1]] == "float64"
-        return (
-            None
-            if floats and squared
-            else queue._replace(floats=floats, squared=squared, counted=counted)
-        )
+        if floats and squared:
+            return None
+        return queue._replace(floats=floats, squared=squared, counted=counted)
 
     @property
     def late_steps(self) -> Steps:

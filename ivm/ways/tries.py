@@ -207,12 +207,9 @@ def _copied(body: Disjunct) -> list[Atom]:
     """Return [atom] if the conjunction is one atom of which it copies all rows; else []."""
     atoms = _atoms(body)
     terms = [term for atom in atoms for term in atom.terms]
-    return (
-        atoms
-        if len(body) == len(atoms) == 1
-        and len({t for t in terms if isinstance(t, Var)}) == len(terms)
-        else []
-    )
+    if len(body) == len(atoms) == 1 and len({t for t in terms if isinstance(t, Var)}) == len(terms):
+        return atoms
+    return []
 
 
 def fill(

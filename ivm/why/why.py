@@ -455,11 +455,9 @@ def _branches(step: dict[str, Any], margin: str) -> list[str]:
 def _since(data: Mapping[str, Any]) -> str:
     if "since" not in data:
         return ""
-    return (
-        "   since before the oldest version kept"
-        if data["since"] is None
-        else f"   since version {data['since']}"
-    )
+    if data["since"] is None:
+        return "   since before the oldest version kept"
+    return f"   since version {data['since']}"
 
 
 def _missing_lines(why: Why) -> list[str]:

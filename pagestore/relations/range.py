@@ -97,11 +97,9 @@ class Range(Frames):
 
     def _stored(self, pages: Pages, tree: Tree) -> tuple[Words, Words] | None:
         """Return the bounds in words; None if what is between is not contiguous in the tree."""
-        return (
-            self._text_range(pages, tree).stored()
-            if self._texts
-            else cast(tuple[Words, Words], (self._lo, self._hi))
-        )
+        if self._texts:
+            return self._text_range(pages, tree).stored()
+        return cast(tuple[Words, Words], (self._lo, self._hi))
 
     @property
     def name(self) -> str:
@@ -263,11 +261,9 @@ class Range(Frames):
             return np.concatenate([none, *self.words()], axis=1)
         pages, tree = self.view()
         with naming_path(pages, tree):
-            return (
-                self._text_range(pages, tree).read()
-                if self._texts
-                else read(pages, tree, self._lo, self._hi)
-            )
+            if self._texts:
+                return self._text_range(pages, tree).read()
+            return read(pages, tree, self._lo, self._hi)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield records as tuples, lazily, read in batches."""

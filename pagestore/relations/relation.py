@@ -440,11 +440,9 @@ class Relation(Keyed):
         bound = self._bound(key)
         if self._texts or self.info.bag:
             behind = min((b for b in (bound, self._hi) if b), default=None)
-            return (
-                0
-                if behind is None or not bound
-                else len(Relation(self._source, self.info, self._lo, behind, self))
-            )
+            if behind is None or not bound:
+                return 0
+            return len(Relation(self._source, self.info, self._lo, behind, self))
         start, stop = _places(pages, tree, *(self._stored(pages, tree) or ((), ())))
         place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
         return min(max(place, start), stop) - start

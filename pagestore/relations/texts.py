@@ -149,11 +149,9 @@ class TextRange:
         if ids is None:
             return self.sorted(self._around(part))
         rows = self._asked(part.group, ids)
-        return (
-            rows
-            if max(len(part.low), len(part.high)) < 2 and self._whole(part)
-            else self.sorted(self._between(rows))
-        )
+        if max(len(part.low), len(part.high)) < 2 and self._whole(part):
+            return rows
+        return self.sorted(self._between(rows))
 
     def batches(self, rows: int, backward: bool = False) -> Iterator[np.ndarray]:
         """Yield the records in order, or `backward` from the last to the first, in batches int64[C,

@@ -488,20 +488,16 @@ def written_to(
     out: IO[bytes] | str | os.PathLike[str], source: str | os.PathLike[str]
 ) -> AbstractContextManager[IO[bytes]]:
     """Return a given stream, or one that writes a file (see `written`)."""
-    return (
-        written(out, source)
-        if isinstance(out, str | os.PathLike)
-        else nullcontext(_stream(out, "wb"))
-    )
+    if isinstance(out, str | os.PathLike):
+        return written(out, source)
+    return nullcontext(_stream(out, "wb"))
 
 
 def read_from(source: IO[bytes] | str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
     """Return a given stream, or one that reads a file."""
-    return (
-        open(source, "rb")
-        if isinstance(source, str | os.PathLike)
-        else nullcontext(_stream(source, "rb"))
-    )
+    if isinstance(source, str | os.PathLike):
+        return open(source, "rb")
+    return nullcontext(_stream(source, "rb"))
 
 
 def _stream(given: Any, mode: str) -> Any:

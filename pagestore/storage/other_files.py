@@ -50,11 +50,9 @@ class OverlayFile(File):
 
     def pread(self, count: int, offset: int) -> bytes:
         """Read up to `count` bytes, all from one file."""
-        return (
-            self._below.pread(count, offset)
-            if offset < self.end
-            else super().pread(count, offset - self.end)
-        )
+        if offset < self.end:
+            return self._below.pread(count, offset)
+        return super().pread(count, offset - self.end)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data` to the temporary file."""

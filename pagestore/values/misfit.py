@@ -122,11 +122,9 @@ def _conversion(type_: Type, value: Any) -> str:
         reads = f"{kind.__name__}{'.fromisoformat' * (kind in (date, time, datetime))}(…)"
         return f"convert the text, as by {special.get(kind, reads)}"
     if kind is str:
-        return (
-            "convert it, as by ….decode()"
-            if isinstance(value, bytes | bytearray)
-            else "convert it, as by str(…)"
-        )
+        if isinstance(value, bytes | bytearray):
+            return "convert it, as by ….decode()"
+        return "convert it, as by str(…)"
     if isinstance(value, bool) and kind in (int, float, Decimal):
         return "convert it, as by int(…)"
     if kind is bool and isinstance(value, Number):

@@ -280,13 +280,11 @@ def _table_of(rows: Any) -> pa.Table:
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])  # pa.table would import pandas where it is installed
     batches = arrow_batches(rows)
-    return (
-        rows
-        if isinstance(rows, pa.Table)
-        else pa.table(rows)
-        if batches is None
-        else batches.read_all()
-    )
+    if isinstance(rows, pa.Table):
+        return rows
+    if batches is None:
+        return pa.table(rows)
+    return batches.read_all()
 
 
 def check_names(

@@ -384,11 +384,9 @@ def _interval_fault(info: Info) -> str | None:
         return f"{ends} are not ends of an interval, since they may be null"
     if (stored[low].name, stored[high].name) != ends or stored[low].type != stored[high].type:
         return f"{ends} are not ends of an interval"
-    return (
-        None
-        if (MAX, high) in info.spec.scans
-        else "it holds intervals and lacks the greatest of their ends"
-    )
+    if (MAX, high) in info.spec.scans:
+        return None
+    return "it holds intervals and lacks the greatest of their ends"
 
 
 RETAIN_DEFAULT = 16

@@ -202,11 +202,9 @@ class Commit:
         for name, pages in lists.items():
             if not lie_within(pages, FIRST_PAGE, self.top):
                 return f"its list {name!r} has pages that are not among the {self.top} of the store"
-        return (
-            None
-            if lie_within(self.removed, FIRST_PAGE, PAGE_MASK)
-            else "its list 'removed' has pages that cannot be"
-        )
+        if lie_within(self.removed, FIRST_PAGE, PAGE_MASK):
+            return None
+        return "its list 'removed' has pages that cannot be"
 
 
 class RecordRoom:

@@ -390,11 +390,9 @@ class FileLock:
         """Describe since when another handle has kept the lock; empty if that is unknown."""
         found = self.file.locked(SINCE_LOCK, SINCE_END)
         with suppress(ValueError, OverflowError, OSError):  # the clock was set wrong
-            return (
-                ""
-                if found is None
-                else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
-            )
+            if found is None:
+                return ""
+            return f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
         return ""
 
 

@@ -153,11 +153,9 @@ class SharedSyncs:
                     with holding(self._file, SLOTS_LOCK):
                         self._ensure(slot)
                     slot = slot._replace(in_doubt=False)
-                return (
-                    Newest(slot, shown, True)
-                    if shown
-                    else Newest(slot, slot, self._is_pending(slot))
-                )
+                if shown:
+                    return Newest(slot, shown, True)
+                return Newest(slot, slot, self._is_pending(slot))
         return None
 
     def _is_pending(self, slot: Meta) -> bool:

@@ -111,11 +111,9 @@ def _limited(source: Any, limit: int | None) -> pa.RecordBatchReader:
         )
     else:
         reader = pa.RecordBatchReader.from_stream(source)
-    return (
-        reader
-        if limit is None
-        else pa.RecordBatchReader.from_batches(reader.schema, _first(reader, limit))
-    )
+    if limit is None:
+        return reader
+    return pa.RecordBatchReader.from_batches(reader.schema, _first(reader, limit))
 
 
 def _first(reader: pa.RecordBatchReader, limit: int) -> Iterator[pa.RecordBatch]:

@@ -321,11 +321,9 @@ def may_hold(have: pa.DataType, want: pa.DataType) -> bool:
 def remedy_between(name: str, have: pa.DataType, want: pa.DataType) -> str:
     """Return advice for a column `name` whose type has no values of the wanted type."""
     if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
-        return (
-            "--utc takes it in UTC, without its zone"
-            if have.tz
-            else "write it with a zone in the source"
-        )
+        if have.tz:
+            return "--utc takes it in UTC, without its zone"
+        return "write it with a zone in the source"
     if is_string(have) or (is_string(want) and not pa.types.is_binary(have)):
         return f"--cast {name}={said(want)} converts it"
     return "convert it in the source, or leave it out with --columns"

@@ -126,11 +126,9 @@ def _misfits(
         return [str(texts[0].as_py(), errors="replace")]
     half = len(texts) // 2
     misfits = _misfits(texts[:half], kind, most, takes)
-    return (
-        misfits
-        if len(misfits) > most
-        else misfits + _misfits(texts[half:], kind, most - len(misfits), takes)
-    )
+    if len(misfits) > most:
+        return misfits
+    return misfits + _misfits(texts[half:], kind, most - len(misfits), takes)
 
 
 class _Csv:
@@ -202,11 +200,9 @@ class _Csv:
                     )
             return first
         fields = [name for name in types if ":" not in name]
-        return (
-            fields
-            if len(fields) == len(first)
-            else [f"column{n}" for n in range(1, len(first) + 1)]
-        )
+        if len(fields) == len(first):
+            return fields
+        return [f"column{n}" for n in range(1, len(first) + 1)]
 
     # --- types ----------------------------------------------------------------------------------
 

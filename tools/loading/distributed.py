@@ -297,11 +297,9 @@ def _write_texts(task: Task) -> None:
 
 def _texts_of(column: Column, values: pa.Array) -> pa.Array:
     """Return the texts by which the dictionary has a column's values, without nulls."""
-    return (
-        interned_as(column.type, typed(column, values).drop_null())
-        if column.type.wide
-        else values.drop_null()
-    )
+    if column.type.wide:
+        return interned_as(column.type, typed(column, values).drop_null())
+    return values.drop_null()
 
 
 @contextmanager

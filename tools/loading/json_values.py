@@ -203,11 +203,9 @@ def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
             for name in names
             if len(name) > len(path) and (*name[: len(path)],) == path
         )
-        return (
-            pa.struct([(name, as_wanted(kind, (*path, name), types)) for name in inner])
-            if inner
-            else type_ or kind
-        )
+        if inner:
+            return pa.struct([(name, as_wanted(kind, (*path, name), types)) for name in inner])
+        return type_ or kind
     if pa.types.is_struct(kind):
         return pa.struct(
             [(field.name, as_wanted(field.type, (*path, field.name), types)) for field in kind]
@@ -225,11 +223,9 @@ def in_lists(name: str) -> list[str]:
     """
     parts = name.split(":")
     names = [":".join([*parts[:at], ELEMENT, *parts[at:]]) for at in range(1, len(parts))]
-    return (
-        [*names, ":".join([*parts[:-1], ELEMENT])]
-        if len(parts) > 1 and parts[-1] == "value"
-        else names
-    )
+    if len(parts) > 1 and parts[-1] == "value":
+        return [*names, ":".join([*parts[:-1], ELEMENT])]
+    return names
 
 
 def _like(kind: pa.DataType, target: pa.DataType | None) -> pa.DataType:

@@ -334,11 +334,9 @@ class _Loading:
     @property
     def _most(self) -> int:
         """How many keys with several values an error must have: all, if rows go aside."""
-        return (
-            sys.maxsize
-            if isinstance(self.dataset, Dataset) and self.dataset.reading.aside
-            else CONFLICTS_SHOWN
-        )
+        if isinstance(self.dataset, Dataset) and self.dataset.reading.aside:
+            return sys.maxsize
+        return CONFLICTS_SHOWN
 
     def _delete(self, keep_keys: bool) -> Edited:
         """Delete the rows with the columns' values; by key, if the columns are a prefix of it."""

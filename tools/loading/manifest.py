@@ -167,11 +167,9 @@ def _fault(folder: Path, file: File) -> str:
     size = (folder / file.name).stat().st_size
     if size != file.bytes:
         return f"{file.name} has {size} bytes instead of {file.bytes}"
-    return (
-        ""
-        if _sha256(folder / file.name) == file.sha256
-        else f"{file.name} was changed: its checksum differs"
-    )
+    if _sha256(folder / file.name) == file.sha256:
+        return ""
+    return f"{file.name} was changed: its checksum differs"
 
 
 def _described(file: Path, key: Sequence[str]) -> File:

@@ -150,11 +150,9 @@ def option_for(texts: Sequence[str]) -> str:
         return "--decimal ," + "".join(
             f" --thousands {mark if mark != ' ' else repr(mark)}" for mark in sorted(marks)
         )
-    return (
-        "--thousands ,"
-        if numbers and all(POINT.fullmatch(text) or number_of(text) is not None for text in numbers)
-        else ""
-    )
+    if numbers and all(POINT.fullmatch(text) or number_of(text) is not None for text in numbers):
+        return "--thousands ,"
+    return ""
 
 
 def read_by(texts: Sequence[str], dates: Sequence[str], thousands: str, decimal: str) -> str:

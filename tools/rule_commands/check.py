@@ -78,11 +78,9 @@ def _finding(file: str, said: Exception, with_store: bool) -> Finding:
         return Finding("error", file, said.where.line, said.where.column, reason)
     level = "warning" if isinstance(said, RuleWarning) else "error"
     place = PLACE.match(str(said))
-    return (
-        Finding(level, file, int(place[1]), int(place[2]), place[3])
-        if place
-        else Finding(level, file, 1, 1, str(said))
-    )
+    if place:
+        return Finding(level, file, int(place[1]), int(place[2]), place[3])
+    return Finding(level, file, 1, 1, str(said))
 
 
 def _line(finding: Finding) -> str:

@@ -380,11 +380,9 @@ def _differs(before: Any, after: Any, name: str) -> bool:
 
 def _stored(name: str, snapshot: Any) -> list[str]:
     """Return the relations that a name stands for: several for a view of SQL with many columns."""
-    return (
-        [name]
-        if name in snapshot
-        else [one for one in snapshot if one.partition(":part")[0] == name]
-    )
+    if name in snapshot:
+        return [name]
+    return [one for one in snapshot if one.partition(":part")[0] == name]
 
 
 def _is_shown(name: str, installed: Any) -> bool:

@@ -154,11 +154,9 @@ def _names_in(recipe: Recipe, file: Path) -> list[str]:
         return []  # Spark reports what is wrong with it
     if not all(names) or len({name.lower() for name in names}) < len(names):
         return []  # Spark gives such columns names of its own
-    return (
-        [*names, *(part.partition("=")[0] for part in file.parts[:-1] if "=" in part)]
-        if names
-        else []
-    )
+    if names:
+        return [*names, *(part.partition("=")[0] for part in file.parts[:-1] if "=" in part)]
+    return []
 
 
 def read_recipes(file: str | Path) -> list[Recipe]:

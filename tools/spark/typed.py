@@ -211,11 +211,9 @@ def _value(one: Wanted, raw: Tried) -> Column:
     if _is_of_another_sort(raw.type, one.type):
         # Spark casts 7 to true, and to the seventh second of 1970
         typed = F.lit(None).cast(sql_type(one.type))
-    return (
-        typed
-        if one.fill is None
-        else F.when(raw.value.isNull(), _cast(F.lit(one.fill), one.type)).otherwise(typed)
-    )
+    if one.fill is None:
+        return typed
+    return F.when(raw.value.isNull(), _cast(F.lit(one.fill), one.type)).otherwise(typed)
 
 
 def _cast(value: Column, kind: Type) -> Column:
@@ -327,8 +325,6 @@ def _sort_of(source: T.DataType) -> str:
         return "number"
     if isinstance(source, T.BooleanType):
         return "boolean"
-    return (
-        "moment"
-        if isinstance(source, T.DateType | T.TimestampType | T.TimestampNTZType)
-        else "other"
-    )
+    if isinstance(source, T.DateType | T.TimestampType | T.TimestampNTZType):
+        return "moment"
+    return "other"
