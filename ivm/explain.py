@@ -363,11 +363,10 @@ def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
         for n, what in ((limits.rows_max, "rows"), (limits.rounds_max, "rounds"))
         if n
     ]
-    alone = (
-        "of this view alone"
-        if len(stratum.recursive) == 1
-        else f"of {', '.join(sorted(stratum.recursive))}"
-    )
+    if len(stratum.recursive) == 1:
+        alone = "of this view alone"
+    else:
+        alone = f"of {', '.join(sorted(stratum.recursive))}"
     ranks = [np.empty(0, np.int64)]
     ranks += [batch[-1] for batch in read_batches(snap.pages, snap.tree(name))]
     ranks_seen, counts = np.unique(np.concatenate(ranks), return_counts=True)

@@ -450,11 +450,10 @@ def end_of_statement(text: str, start: int) -> int:
 
 def _has_all_that_is_read(schema: Schema, predicate: Predicate, before: Installed) -> bool:
     """Return whether a relation has the same key as declared, and all values that a rule reads."""
-    keys = (
-        before.layouts[predicate.name].keys
-        if predicate.name in before.layouts
-        else len(predicate.keys)
-    )
+    if predicate.name in before.layouts:
+        keys = before.layouts[predicate.name].keys
+    else:
+        keys = len(predicate.keys)
     columns = dict(zip(predicate.columns, predicate.stored_types, strict=True))
     have = [(column.name, str(column.type)) for column in schema.stored]
     read = {name for reads in _read_columns(before, predicate.name) for name in reads}

@@ -259,11 +259,10 @@ class Transaction:
         self._txn, self._installed, self._maintainer, self._sql = txn, installed, maintainer, sql
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
-        self._trees = (
-            {}
-            if maintainer
-            else {name: txn.tree(name) for name in installed.extensional if name in txn}
-        )
+        if maintainer:
+            self._trees = {}
+        else:
+            self._trees = {name: txn.tree(name) for name in installed.extensional if name in txn}
         # whether `inner` was handed out, through which relations may change as well
         self._reached = False
         self._whole = whole

@@ -126,11 +126,10 @@ class Engine:
         try:
             started = time.perf_counter()
             if done is None:
-                done = (
-                    0
-                    if self.installed.needed_for(edits)
-                    else schedule.run(self.txn, edits, self.context.encode)
-                )
+                if self.installed.needed_for(edits):
+                    done = 0
+                else:
+                    done = schedule.run(self.txn, edits, self.context.encode)
             self._note_carried(schedule, edits, done, time.perf_counter() - started)
             if done < len(schedule.steps):
                 step = schedule.steps[done]

@@ -138,11 +138,10 @@ def in_order_of(
             len(aggregates) != len(heads)
             or [*(head.value for head in heads)].count(one.result) != 1
         ):
-            reason = (
-                "an aggregation has one head"
-                if len(aggregates) == 1
-                else "each aggregate has one head"
-            )
+            if len(aggregates) == 1:
+                reason = "an aggregation has one head"
+            else:
+                reason = "each aggregate has one head"
             raise AggregateError(
                 heads[0].where,
                 f"{reason}, a function with {one.result.name} as its value: f[x] = "
@@ -207,11 +206,10 @@ def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
     operation = operation_of(aggregate)
     count = len(aggregate.arguments) - (aggregate.by if op not in ("argmin", "argmax") else 0)
     if len(aggregate.arguments) < operation.least or count > operation.most:
-        few = (
-            f"{op} takes one argument, as in {op}(x)"
-            if operation.most == 1 and not operation.constants
-            else ""
-        )
+        if operation.most == 1 and not operation.constants:
+            few = f"{op} takes one argument, as in {op}(x)"
+        else:
+            few = ""
         raise AggregateError(aggregate.where, few or f"{op}: {operation.takes}")
     _check_constants(aggregate, operation)
     if operation.numbered != (aggregate.place is not None):

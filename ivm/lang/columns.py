@@ -372,11 +372,10 @@ class _Neighbours:
         column, result = next(self._fresh), next(self._fresh)
         others = [next(self._unnamed) for _ in range(arguments - len(atom.args) + is_function)]
         terms = (*group, column, *others)
-        base = (
-            Atom(name, terms[:-1], terms[-1], where=atom.where)
-            if is_function
-            else Atom(name, terms, where=atom.where)
-        )
+        if is_function:
+            base = Atom(name, terms[:-1], terms[-1], where=atom.where)
+        else:
+            base = Atom(name, terms, where=atom.where)
         link = Compare(sign, column, point, where=atom.where)
         aggregate = Aggregate(function, result, (column,), where=atom.where)
         head = Atom(self._name(op), needed, result, where=atom.where)

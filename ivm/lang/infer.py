@@ -445,13 +445,12 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     kinds: list[Type] = []
     for place, (arg, type_) in enumerate(args):
         kind = signature.kind(place)
-        types_taken = (
-            joint
-            if place in alike
-            else kind
-            if (kind == "float64" or scale(kind) is not None) and is_literal(arg)
-            else type_
-        )
+        if place in alike:
+            types_taken = joint
+        elif (kind == "float64" or scale(kind) is not None) and is_literal(arg):
+            types_taken = kind
+        else:
+            types_taken = type_
         # of a call it is not inferred again, since that would take as long at each level
         arg_type = type_
         if _adapts(arg, types_taken) and types_taken:
@@ -466,11 +465,10 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
             arg, arg_type = _of_scale(arg, arg_type, digits)
         if not is_kind(arg_type, kind) or (place in alike and common(arg_type, joint) is None):
             fits = is_kind(arg_type, kind)
-            what = (
-                f"{joint}, as its other arguments are,"
-                if place in alike and fits
-                else WANTED.get(kind, kind)
-            )
+            if place in alike and fits:
+                what = f"{joint}, as its other arguments are,"
+            else:
+                what = WANTED.get(kind, kind)
             whole = "a range" if is_made(term.name) else f"`{term}`"
             remedy = (
                 "; convert it, by int[...] or CAST"
@@ -577,13 +575,12 @@ def check_arity(atom: Atom, predicate: Predicate) -> None:
     """Raise ArityError unless the atom has its predicate's form."""
     is_function = predicate.value is not None
     if (atom.value is not None) != is_function:
-        kind = (
-            "function"
-            if is_function
-            else "relation"
-            if predicate.key_count is None
-            else "function of several values"
-        )
+        if is_function:
+            kind = "function"
+        elif predicate.key_count is None:
+            kind = "relation"
+        else:
+            kind = "function of several values"
         raise ArityError(atom.where, f"{atom.predicate} is a {kind}: write {_form(predicate)}")
     if len(atom.args) != len(predicate.keys):
         keys = f"{len(predicate.keys)} argument{'s' * (len(predicate.keys) != 1)}"

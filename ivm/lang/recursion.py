@@ -65,11 +65,10 @@ def split_recursion(program: Program, known: Program) -> Program:
     for rule in rules:
         name = rule.heads[0].predicate
         if name in names and _is_semilattice(folded.get(name)):
-            rule = (
-                _as_aggregate(rule, folded[name])
-                if rule.aggregate is None
-                else _without_auxiliary(rule, auxiliaries)
-            )
+            if rule.aggregate is None:
+                rule = _as_aggregate(rule, folded[name])
+            else:
+                rule = _without_auxiliary(rule, auxiliaries)
         made.append(rule)
     read = {name for rule in made for name in rule.reads}
     left = (
@@ -117,11 +116,10 @@ def _without_auxiliary(rule: Rule, bodies: dict[str, Rule]) -> Rule:
     semilattice.
     """
     literal = rule.body[0][0]
-    auxiliary = (
-        bodies.get(literal.predicate)
-        if isinstance(literal, Atom) and len(rule.body[0]) == 1
-        else None
-    )
+    if isinstance(literal, Atom) and len(rule.body[0]) == 1:
+        auxiliary = bodies.get(literal.predicate)
+    else:
+        auxiliary = None
     return (
         replace(rule, body=auxiliary.body) if auxiliary and auxiliary.heads[0] == literal else rule
     )

@@ -459,13 +459,12 @@ def planned_anew(
             if one not in installed.recursion
         ):
             continue
-        maintenance = (
-            ONCE
-            if any(plan.way.upkeep is Upkeep.NEVER for plan in rule.plans)
-            else block.maintenance
-            if block.maintenance != AUTO
-            else upkeep(rule)
-        )
+        if any(plan.way.upkeep is Upkeep.NEVER for plan in rule.plans):
+            maintenance = ONCE
+        elif block.maintenance != AUTO:
+            maintenance = block.maintenance
+        else:
+            maintenance = upkeep(rule)
         stratum = installed.recursion.get(rule)
         recursive = stratum.recursive if stratum else None
         new = with_plans(

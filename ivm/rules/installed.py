@@ -535,11 +535,10 @@ class Installed:
         """
         predicate = self.program.predicates.get(name)
         if predicate is None:
-            known = (
-                [*self.named]
-                if source is None
-                else names_of(source, {block.name for block in self.blocks})
-            )
+            if source is None:
+                known = [*self.named]
+            else:
+                known = names_of(source, {block.name for block in self.blocks})
             if name in known and (parts := stored_as(source, name)) != [name]:
                 raise UnknownViewError(
                     f"{name} is kept in parts, each of which this takes: {', '.join(parts)}"

@@ -118,11 +118,10 @@ def _column(
         values = pc.if_else(gone, pa.scalar(None, values.type), values)
     array = _exact(predicate.name, name, type_, values)
     if place not in predicate.nullable:
-        nulls = (
-            pc.is_null(array)
-            if gone is None
-            else pc.and_not(pc.is_null(array), gone.combine_chunks())
-        )
+        if gone is None:
+            nulls = pc.is_null(array)
+        else:
+            nulls = pc.and_not(pc.is_null(array), gone.combine_chunks())
         if pc.any(nulls).as_py():
             row = pc.index(nulls, True).as_py()
             raise EditError(

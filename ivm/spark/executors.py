@@ -94,11 +94,10 @@ class Here:
         self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
     ) -> list[Message]:
         """See Executor."""
-        waiting = (
-            ticks(range(cells))
-            if files is None
-            else [m for file in files for m in read_messages(pq.read_table(file))]
-        )
+        if files is None:
+            waiting = ticks(range(cells))
+        else:
+            waiting = [m for file in files for m in read_messages(pq.read_table(file))]
         for stage in stages:
             waiting = [
                 sent for cell, messages in by_cell(waiting) for sent in stage(batch, cell, messages)

@@ -80,22 +80,20 @@ class Folder:
         elif not file.exists():
             raise CellsError(f"{self.path} has no cells.pages: cells are made with Cells.create")
         try:
-            self._store = (
-                pagestore.open(file, mode="r")
-                if mode == "r"
-                else pagestore.open(file, retain=1, create=create, exclusive=True)
-            )
+            if mode == "r":
+                self._store = pagestore.open(file, mode="r")
+            else:
+                self._store = pagestore.open(file, retain=1, create=create, exclusive=True)
         except LockedError as error:
             raise CellsError(
                 f"{error}: one program writes to cells at a time, others open them with mode='r'"
             ) from None
         if create == bool(self.load()):
             self.close()
-            remedy = (
-                "has cells already: open them, or name another folder"
-                if create
-                else "has cells whose Cells.create did not end: call it again"
-            )
+            if create:
+                remedy = "has cells already: open them, or name another folder"
+            else:
+                remedy = "has cells whose Cells.create did not end: call it again"
             raise CellsError(f"{self.path} {remedy}")
 
     def close(self) -> None:

@@ -413,11 +413,10 @@ def _since(
     Raises VersionError if the store lacks the cursor's version, SchemaError, MissingError.
     """
     if was is None or was.store != store.uuid:
-        before = (
-            f"store {was.store}"
-            if was
-            else "another source, or by a release that did not note which store"
-        )
+        if was:
+            before = f"store {was.store}"
+        else:
+            before = "another source, or by a release that did not note which store"
         raise VersionError(
             f"{feed.path} is store {store.uuid}, and the relation was filled from {before}"
         )

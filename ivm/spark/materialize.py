@@ -111,11 +111,10 @@ def materialize(
     Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse that is not a local
     folder.
     """
-    place = (
-        Path(local_path(path)).absolute()
-        if path is not None
-        else _warehouse(spark) / f"{name}.pages"
-    )
+    if path is not None:
+        place = Path(local_path(path)).absolute()
+    else:
+        place = _warehouse(spark) / f"{name}.pages"
     use_this_python(spark)
     place.parent.mkdir(parents=True, exist_ok=True)
     tables = {

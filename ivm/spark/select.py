@@ -119,11 +119,10 @@ class _Text:
         """CREATE TABLE or CREATE [MATERIALIZED] VIEW."""
         kind = (node.args.get("kind") or "").upper() if isinstance(node, exp.Create) else ""
         columns = node.this.expressions if isinstance(node.this, exp.Schema) else []
-        name = (
-            node.this.this.name
-            if isinstance(node.this, exp.Schema)
-            else getattr(node.this, "name", "")
-        )
+        if isinstance(node.this, exp.Schema):
+            name = node.this.this.name
+        else:
+            name = getattr(node.this, "name", "")
         if kind == "VIEW" and node.expression is not None:
             self.view(name, node.expression, [column.name for column in columns])
         elif kind == "TABLE" and node.expression is None and columns:

@@ -247,11 +247,10 @@ class Head:
             which, batch, codes = self._computed(steps, batch, evaluator)
             if which is not None:
                 actions, times = actions[which], times if times is None else times[which]
-            failed = (
-                []
-                if codes is None
-                else [self._failed(_weights(actions, times), batch, codes, evaluator)]
-            )
+            if codes is None:
+                failed = []
+            else:
+                failed = [self._failed(_weights(actions, times), batch, codes, evaluator)]
             if codes is not None:
                 actions, batch = actions[codes == 0], batch.only(codes == 0)
                 times = times if times is None else times[codes == 0]
@@ -260,11 +259,10 @@ class Head:
                 raise refusal(self._rule.refuses[place(code)], code)
             edits = [*self._edits(actions, batch, times), *failed]
         found: dict[str, list[Columns]] = {}
-        heads = (
-            self._rule.heads
-            if self._rule.failed is None
-            else (*self._rule.heads, self._rule.failed)
-        )
+        if self._rule.failed is None:
+            heads = self._rule.heads
+        else:
+            heads = (*self._rule.heads, self._rule.failed)
         # edits of `failed` exist only if some bindings fail
         for head, part in zip(heads, edits, strict=False):
             found.setdefault(head.predicate, []).append(part)

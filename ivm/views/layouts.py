@@ -268,11 +268,10 @@ def _state(
     if kind == INVERTED:
         sharing = [n for n in sharing if rule.aggregates[n].op == rule.aggregates[number].op]
     ops = tuple(rule.aggregates[n].op for n in sharing)
-    texts = (
-        tuple(n for n, v in enumerate(values) if has_ids(rule.types[v.name]))
-        if kind == VALUES
-        else ()
-    )
+    if kind == VALUES:
+        texts = tuple(n for n, v in enumerate(values) if has_ids(rule.types[v.name]))
+    else:
+        texts = ()
     served = [(group_of(rule.heads[n], rule.aggregates[n]), rule.aggregates[n].op) for n in sharing]
     coarse = {op for keys, op in served if len(keys) < len(levels)}
     folded = () if texts else tuple(end for end, ops in ENDS.items() if not coarse.isdisjoint(ops))
@@ -429,11 +428,10 @@ def _checked(predicate: Predicate, layout: Layout) -> Layout:
     """
     keys = max(layout.keys, layout.fold.state.spec.keys if layout.fold else 0)
     if keys > KEYS_MAX:
-        what = (
-            predicate.name
-            if not is_made(predicate.name)
-            else "what is negated, or joined by `;` for an aggregate,"
-        )
+        if not is_made(predicate.name):
+            what = predicate.name
+        else:
+            what = "what is negated, or joined by `;` for an aggregate,"
         raise ConstructError(
             predicate.where,
             f"{what} has {keys} columns to tell its rows apart, and there can be {KEYS_MAX}; "

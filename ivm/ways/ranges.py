@@ -348,11 +348,10 @@ def shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarr
     """
     if by is None:
         return np.full(len(words), otherwise), np.zeros(len(words), np.int64)
-    beyond = (
-        (words > WORD_MAX - by).astype(np.int64)
-        if by >= 0
-        else -(words < WORD_MIN - by).astype(np.int64)
-    )
+    if by >= 0:
+        beyond = (words > WORD_MAX - by).astype(np.int64)
+    else:
+        beyond = -(words < WORD_MIN - by).astype(np.int64)
     kept = np.where(beyond == 0, words + np.int64(by), np.where(beyond > 0, WORD_MAX, WORD_MIN))
     return kept, beyond
 

@@ -143,11 +143,10 @@ def view_edits(
         return actions, rows[1:2]
     if fold.state.kind == INVERTED:
         return view_edits_of(actions, rows[: fold.state.group + 1], layout.bare)
-    keys = (
-        distinct(rows[: fold.group])
-        if fold.group
-        else np.empty((0, min(1, rows.shape[1])), np.int64)
-    )
+    if fold.group:
+        keys = distinct(rows[: fold.group])
+    else:
+        keys = np.empty((0, min(1, rows.shape[1])), np.int64)
     if is_scanned(fold):
         there, found, records = _scanned(fold, pages, state, keys)
     else:
@@ -196,11 +195,10 @@ def _surplus(
     if not fold.numbered:
         return keys[:, rows == 0]
     keys = keys[: view.spec.keys - 1]  # none if there is only one group
-    had = (
-        count_prefixes(pages, view, keys, fold.rows_max)
-        if len(keys)
-        else np.full(len(rows), view.count)
-    )
+    if len(keys):
+        had = count_prefixes(pages, view, keys, fold.rows_max)
+    else:
+        had = np.full(len(rows), view.count)
     more = np.maximum(had - rows, 0)
     which = np.repeat(np.arange(len(rows)), more)
     numbers = np.arange(len(which)) + np.repeat(rows + 1 - np.cumsum(more) + more, more)
@@ -254,11 +252,10 @@ class _Rows:
         """Fold each group by a scan: a concat's checksum, or the fold of a registered operator."""
         fold, columns = self._fold, self._tree.spec.keys
         if fold.op == "concat" or not fold.is_text_ordered:
-            scan = (
-                (CHECKSUM, columns + 1)
-                if fold.op == "concat"
-                else (operator_code(fold.op), columns - 1)
-            )
+            if fold.op == "concat":
+                scan = (CHECKSUM, columns + 1)
+            else:
+                scan = (operator_code(fold.op), columns - 1)
             words: np.ndarray = fold_groups(self._pages, self._tree, (scan,), groups.keys)[0]
             return words
         rows, which = all_of(groups, records)

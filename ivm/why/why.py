@@ -191,11 +191,10 @@ class Asker:
             later = self.version
             for version in older if some else ():
                 with self.store.at(version) as before, self.store.at(later) as after:
-                    gone = (
-                        []
-                        if _is_same(name, before, after)
-                        else [f for f in some if not _has(before, f)]
-                    )
+                    if _is_same(name, before, after):
+                        gone = []
+                    else:
+                        gone = [f for f in some if not _has(before, f)]
                 found |= dict.fromkeys(gone, later)
                 some, later = [f for f in some if f not in gone], version
         return found
@@ -432,13 +431,10 @@ def _branches(step: dict[str, Any], margin: str) -> list[str]:
     items: list[tuple[str, dict[str, Any]]] = []
     for fact in step["from"]:
         rule = "   (ask for it, as its proof goes deeper)" if "deeper" in fact else ""
-        rule = (
-            f"   by {fact['rule']}"
-            if "rule" in fact
-            else "   (see above)"
-            if "above" in fact
-            else rule
-        )
+        if "rule" in fact:
+            rule = f"   by {fact['rule']}"
+        elif "above" in fact:
+            rule = "   (see above)"
         items.append((f"{fact['fact']}{_since(fact)}{rule}", fact))
     if "more" in step:
         items.append((f"and {step['more']:,} more", {}))

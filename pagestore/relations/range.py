@@ -406,11 +406,10 @@ class Range(Frames):
         """Return the key of stored words as a bound."""
         keys: list[int | bytes] = [*words[: len(self.schema.key)]]
         places = [place for place in self._texts if keys[place] != NULL]
-        texts = (
-            self._source.dictionary.loaded(np.array([keys[place] for place in places]))
-            if places
-            else []
-        )
+        if places:
+            texts = self._source.dictionary.loaded(np.array([keys[place] for place in places]))
+        else:
+            texts = []
         for place in self._texts:
             keys[place] = NO_TEXT
         for place, text in zip(places, texts, strict=True):

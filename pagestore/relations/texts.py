@@ -258,11 +258,10 @@ class TextRange:
         if n not in self._texts:
             return None
         start, stop = self._ranks(part)
-        most = (
-            count(self._pages, self._tree, part.group, end_words(part.group))
-            if n
-            else self._tree.count
-        )
+        if n:
+            most = count(self._pages, self._tree, part.group, end_words(part.group))
+        else:
+            most = self._tree.count
         if (stop - start) * (LOOK_UP if self._whole(part) else READ_ONE) >= most:
             return None
         return np.concatenate([self._null(part), self._dictionary.order.slice(start, stop)])

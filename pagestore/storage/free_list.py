@@ -78,11 +78,10 @@ class FreeList:
     def allocate(self, n: int) -> np.ndarray:
         """Allocate n pages, int64[n], ascending, which count as free until `use`. O(n) mostly."""
         pages = np.empty(n, np.int64)
-        found = (
-            ALLOCATE.call(self._noted(), self._summary, self.top, pages)
-            if len(self) and not self.appending
-            else 0
-        )
+        if len(self) and not self.appending:
+            found = ALLOCATE.call(self._noted(), self._summary, self.top, pages)
+        else:
+            found = 0
         if found < n:
             pages[found:] = self._grow(n - found)
         return pages

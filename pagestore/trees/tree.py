@@ -207,11 +207,10 @@ def _below(
     passed.add(at)
     for slot in range(int(pages.words[start + ENTRY_COUNT])):
         below = int(FIELD.call(pages.words, start, keys, slot))
-        first = (
-            CHILD.call(pages, start, keys, slot, level - 1, keys + 1)
-            if below != page and level > 1
-            else 0
-        )
+        if below != page and level > 1:
+            first = CHILD.call(pages, start, keys, slot, level - 1, keys + 1)
+        else:
+            first = 0
         way = _below(pages, below, first, level - 1, keys, page, passed)
         if way:
             return (at, *way)

@@ -74,11 +74,10 @@ def _no_decimal(type_: Type, value: Any) -> str:
     before, room = digits_before(written), type_.precision - type_.scale
     if before > room:
         digits = before + type_.scale
-        remedy = (
-            f"declare decimal({digits},{type_.scale})"
-            if digits <= DIGITS_MAX
-            else "no decimal has so many"
-        )
+        if digits <= DIGITS_MAX:
+            remedy = f"declare decimal({digits},{type_.scale})"
+        else:
+            remedy = "no decimal has so many"
         return f"has {before} digits before the point and {type_} has {room}; {remedy}"
     digits = decimals_of(written)
     if digits > type_.scale:

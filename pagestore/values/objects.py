@@ -260,11 +260,10 @@ def _float(type_: Type, value: Any) -> float:
 def _decimal(type_: Type, value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, Integral | float | Decimal):
         raise misfit_of(type_, 0, value)
-    number = (
-        value
-        if isinstance(value, Decimal)
-        else Decimal(value if isinstance(value, float) else int(value))
-    )
+    if isinstance(value, Decimal):
+        number = value
+    else:
+        number = Decimal(value if isinstance(value, float) else int(value))
     fits = number.is_finite() and digits_before(number) <= type_.precision - type_.scale
     if not fits or decimals_of(number) > type_.scale:
         raise misfit_of(type_, 0, value)
@@ -307,11 +306,10 @@ def _timestamp(type_: Type, value: Any) -> datetime:
     if not isinstance(value, datetime):
         raise misfit_of(type_, 0, value)
     if (value.tzinfo is not None) != bool(type_.zone):
-        remedy = (
-            "has a zone; take it in UTC, without one"
-            if value.tzinfo
-            else "has no zone; give it the one that it is in"
-        )
+        if value.tzinfo:
+            remedy = "has a zone; take it in UTC, without one"
+        else:
+            remedy = "has no zone; give it the one that it is in"
         raise Misfit(0, f"{value!r} {remedy}")
     return value
 

@@ -376,11 +376,10 @@ def _transposed(rows: list[Any], schema: Schema, keys_allowed: bool) -> list[lis
         bad = next(
             i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0])
         )
-        remedy = (
-            "; a list of columns is given by columns="
-            if len(rows) in wanted and len(widths) == 1
-            else ""
-        )
+        if len(rows) in wanted and len(widths) == 1:
+            remedy = "; a list of columns is given by columns="
+        else:
+            remedy = ""
         raise SchemaError(f"row {bad} has {len(rows[bad])} values; a record is ({schema}){remedy}")
     flat = list(chain.from_iterable(rows))
     width = len(rows[0])

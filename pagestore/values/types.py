@@ -226,11 +226,10 @@ class Schema:
         names = [column.name for column in columns]
         keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
         if not columns or len(columns) > RELATION_COLUMNS_MAX:
-            remedy = (
-                ""
-                if not columns
-                else "; leave some out, or give them a relation of their own with the same key"
-            )
+            if not columns:
+                remedy = ""
+            else:
+                remedy = "; leave some out, or give them a relation of their own with the same key"
             raise SchemaError(
                 f"a relation has 1 to {RELATION_COLUMNS_MAX} columns, not {len(columns)}{remedy}"
             )

@@ -344,13 +344,12 @@ def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
     """
     before = (-1, -1)
     for op, column in scans:
-        follows = (
-            before[0] in (MIN, MAX, THEN)
-            if op == THEN
-            else before == (SUM, column)
-            if op == CARRY
-            else True
-        )
+        if op == THEN:
+            follows = before[0] in (MIN, MAX, THEN)
+        elif op == CARRY:
+            follows = before == (SUM, column)
+        else:
+            follows = True
         known = 0 <= op <= CHECKSUM or (USER <= op < 1 << 56 and is_name(name_of(op)))
         if not (follows and known and 0 <= column < columns + (op == CHECKSUM)):
             return False

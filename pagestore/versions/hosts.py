@@ -269,11 +269,10 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | Non
         if why := asked(txn, name):
             raise DependantsError(f"{why}; nothing is changed")
         return info is not None
-    what = (
-        f"{one.host} depends on it{_kept(one)}"
-        if name in one.reads
-        else f"it belongs to {one.host}"
-    )
+    if name in one.reads:
+        what = f"{one.host} depends on it{_kept(one)}"
+    else:
+        what = f"it belongs to {one.host}"
     raise DependantsError(
         f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {one.release}"
     )

@@ -60,11 +60,10 @@ class Recovery(NamedTuple):
     problems: tuple[str, ...]
 
     def __str__(self) -> str:
-        how = (
-            "was closed cleanly"
-            if self.closed
-            else "was not closed; nothing acknowledged is missing"
-        )
+        if self.closed:
+            how = "was closed cleanly"
+        else:
+            how = "was not closed; nothing acknowledged is missing"
         if self.problems:
             how = "; ".join(self.problems)
         return f"version {self.version}: {how}"

@@ -98,11 +98,10 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreStat
         for branch, version, page, words, origin in rows(commit.branches, 5)
     }
     try:
-        settings = (
-            Settings.decode(mapping.read_run(commit.settings))
-            if commit.settings.page
-            else Settings()
-        )
+        if commit.settings.page:
+            settings = Settings.decode(mapping.read_run(commit.settings))
+        else:
+            settings = Settings()
     except CorruptionError:
         if not lenient:
             raise

@@ -134,11 +134,10 @@ class SharingCommitter(Committer):
         slot, commit, pending = newest
         record, page_words = state.commit, self.mapping.pages.page_words
         listed = [*rows(record.written, 2), (state.run.page, len(state.run.ids(page_words)))]
-        self.group = (
-            [np.concatenate([np.arange(first, first + n) for first, n in listed])]
-            if pending
-            else []
-        )
+        if pending:
+            self.group = [np.concatenate([np.arange(first, first + n) for first, n in listed])]
+        else:
+            self.group = []
         self._followed, self._overtaken = None if commit is slot else state, True
         if self._followed:
             self.next_sequence = commit.sequence + 1

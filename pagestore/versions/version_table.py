@@ -297,11 +297,10 @@ class Reclaim:
         p < b <= k.
         """
         first, end = (lineage, k + 1), (lineage, q + 1)
-        keys = (
-            [(*key, self._moved[key]) for key in self._moved.irange(first, end)]
-            if self._moved
-            else []
-        )
+        if self._moved:
+            keys = [(*key, self._moved[key]) for key in self._moved.irange(first, end)]
+        else:
+            keys = []
         if self._tree.count:
             for batch in read_batches(self._pager.pages, self._tree, first, end):
                 keys += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]

@@ -251,11 +251,10 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def _write_arrow(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
-    new = (
-        pa.ipc.new_file
-        if getattr(out, "name", None) and out is not sys.stdout.buffer
-        else pa.ipc.new_stream
-    )
+    if getattr(out, "name", None) and out is not sys.stdout.buffer:
+        new = pa.ipc.new_file
+    else:
+        new = pa.ipc.new_stream
     with new(out, reader.schema) as writer:
         return _copied(reader, writer.write_batch, done)
 

@@ -65,11 +65,10 @@ class Problem:
             first = (
                 f"line {self.line_of(self.first_row)}" if self.line_of else f"row {self.first_row}"
             )
-            where = (
-                f" in {first}"
-                if self.rows == 1
-                else f"{where}, the first {'in ' * bool(self.line_of)}{first}"
-            )
+            if self.rows == 1:
+                where = f" in {first}"
+            else:
+                where = f"{where}, the first {'in ' * bool(self.line_of)}{first}"
         shown = f" ({self.example})" if self.example else ""
         return f"{self.fact}{where}{shown}" + f": {self.remedy}" * bool(self.remedy)
 
@@ -174,13 +173,10 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 def _value_at(values: Any, path: tuple[str, ...]) -> Any:
     """Return the value at a path through structs, or the list where it ends; None before."""
     for name in path:
-        values = (
-            values.get(name)
-            if isinstance(values, Mapping)
-            else values
-            if isinstance(values, list)
-            else None
-        )
+        if isinstance(values, Mapping):
+            values = values.get(name)
+        elif not isinstance(values, list):
+            values = None
     return values
 
 

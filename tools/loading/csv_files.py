@@ -362,11 +362,8 @@ class _Csv:
                 if not watched.foreign or aside:
                     self._refuse_quotes(watched.suspect)
                     why = str(error).partition(" (")[0]
-                    why = (
-                        f"a row has more than {BLOCK >> 20} MiB"
-                        if "straddling" in str(error)
-                        else why
-                    )
+                    if "straddling" in str(error):
+                        why = f"a row has more than {BLOCK >> 20} MiB"
                     raise DatasetError(f"{self.file}: {why}: mend the file") from None
             self.foreign |= watched.foreign
             if watched.foreign and not aside:

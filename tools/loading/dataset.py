@@ -417,11 +417,10 @@ class Dataset:
                 )
                 self.refused.add(new)
             if new in columns:
-                both = (
-                    f"a column {new}, as its folder's name has"
-                    if name in part.values
-                    else f"two columns {new}"
-                )
+                if name in part.values:
+                    both = f"a column {new}, as its folder's name has"
+                else:
+                    both = f"two columns {new}"
                 self.problems.add(f"{part.file} has {both}", "rename or leave out one")
                 self.refused.add(new)
             columns[new] = Column(path, kind)

@@ -138,11 +138,10 @@ def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
     }
     refused |= {name: VARIANT for name, kind in _spark_types(source).items() if kind == "variant"}
     for field in source.schema_arrow:
-        parts = (
-            [one.name for one in field.type if one.type == pa.binary()]
-            if pa.types.is_struct(field.type)
-            else []
-        )
+        if pa.types.is_struct(field.type):
+            parts = [one.name for one in field.type if one.type == pa.binary()]
+        else:
+            parts = []
         # as all writers lay it out
         if {*parts} >= {"metadata", "value"} and field.type.num_fields <= 3:
             refused[field.name] = VARIANT
@@ -165,11 +164,10 @@ def _spark_types(source: pq.ParquetFile) -> dict[str, str]:
 def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set[Place]:
     """Return the columns that may have nulls, by the footer. Raises DatasetError."""
     leaves, lacking = places_of(source.schema_arrow), set[Place]()
-    places = (
-        {leaf: number for number, leaf in enumerate(leaves)}
-        if len(leaves) == source.metadata.num_columns
-        else {}
-    )
+    if len(leaves) == source.metadata.num_columns:
+        places = {leaf: number for number, leaf in enumerate(leaves)}
+    else:
+        places = {}
     top = [*dict.fromkeys(place[0] for place in wanted)]
     try:
         for number in range(source.metadata.num_row_groups):

@@ -160,11 +160,10 @@ class _Json:
         put aside.
         """
         for line, block in blocks_of(self.file, checked=not self._aside):
-            mended = (
-                block
-                if not self._aside or is_utf8(block)
-                else b"\n".join(map(_mended, block.split(b"\n")))
-            )
+            if not self._aside or is_utf8(block):
+                mended = block
+            else:
+                mended = b"\n".join(map(_mended, block.split(b"\n")))
             if mended is not block and self.problems.aside:
                 self.problems.aside.skipped = True
             yield line, mended

@@ -280,11 +280,10 @@ def records_in(file: Path, block: bytes, line: int, aside: bool = False) -> Iter
         try:
             value, end = DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            why = (
-                getattr(error, "msg", error)
-                if not isinstance(error, RecursionError)
-                else "it is nested too deep"
-            )
+            if not isinstance(error, RecursionError):
+                why = getattr(error, "msg", error)
+            else:
+                why = "it is nested too deep"
             end = at + len(text[at:].partition("\n")[0])
             if not aside or _goes_on(text, at, end):
                 where = line + text.count("\n", at, getattr(error, "pos", at))
@@ -399,13 +398,12 @@ class Rows:
             raise Contradicted(f"{self.file}: column {named(path)} is of another type later")
         for row in wrong:
             places = [place for place, value in enumerate(values) if type(value) is row]
-            what = (
-                said(kind)
-                if not pa.types.is_nested(kind)
-                else "list"
-                if pa.types.is_list(kind)
-                else "object"
-            )
+            if not pa.types.is_nested(kind):
+                what = said(kind)
+            elif pa.types.is_list(kind):
+                what = "list"
+            else:
+                what = "object"
             self.problems.add_rows(
                 f"{self.file}: column {named(path)}",
                 f"has {KINDS[row]}, which is not {what},",

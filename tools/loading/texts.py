@@ -164,11 +164,10 @@ def read_by(texts: Sequence[str], dates: Sequence[str], thousands: str, decimal:
     """
     if texts and dates and all(_as_iso(text, dates) != text for text in texts):
         return "--date-format"
-    whole = (
-        ungrouped(pa.array(texts, pa.string()), thousands, decimal).to_pylist()
-        if thousands
-        else [*texts]
-    )
+    if thousands:
+        whole = ungrouped(pa.array(texts, pa.string()), thousands, decimal).to_pylist()
+    else:
+        whole = [*texts]
     if not texts or None in [number_of(text.strip().replace(decimal, ".")) for text in whole]:
         return ""
     if whole != [*texts]:

@@ -35,11 +35,10 @@ def run(options: argparse.Namespace) -> int:
         if not options.dry_run:
             removal = workspace.uninstall(options.name, options.relations)
         version = workspace.store.version
-        done = (
-            "nothing is removed"
-            if options.dry_run
-            else f"{plain(options.name)} removed, version {version}"
-        )
+        if options.dry_run:
+            done = "nothing is removed"
+        else:
+            done = f"{plain(options.name)} removed, version {version}"
         answer(options, {"name": options.name, "version": version, **removal._asdict()}, done)
     return 0
 

@@ -244,11 +244,10 @@ def _format_of(sources: Sequence[str], where: str) -> str:
     """Return the format by the sources' names; a folder has files of one format, or is Parquet."""
     formats = set()
     for source in sources:
-        files = (
-            [source]
-            if not Path(source).is_dir()
-            else [str(file) for file in sorted(Path(source).iterdir())]
-        )
+        if not Path(source).is_dir():
+            files = [source]
+        else:
+            files = [str(file) for file in sorted(Path(source).iterdir())]
         for file in files:
             for packing in PACKED:
                 file = file.removesuffix(packing)

@@ -290,11 +290,10 @@ def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
     """Return whether Spark reads a text as something else, like 12:30 as today, and 1d as 1."""
     if kind.name not in SPELT:
         return None
-    zone = (
-        ("" if not kind.zone else ZONE + "?" if kind.zone in UTC else ZONE)
-        if kind.name == "timestamp"
-        else ""
-    )
+    if kind.name == "timestamp":
+        zone = "" if not kind.zone else ZONE + "?" if kind.zone in UTC else ZONE
+    else:
+        zone = ""
     misread = ~raw.rlike(rf"^\s*({SPELT[kind.name]}){zone}\s*$")
     if kind.name == "decimal":
         # more decimals than the column keeps

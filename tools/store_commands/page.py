@@ -110,9 +110,8 @@ def _entries(
     head = tuple(f"{name} ({width} bits)" for name, width in zip(names, widths, strict=True))
     rows = [tuple(row) for row in values.T.tolist()]
     shown = rows if options.all or len(rows) <= 2 * ROWS else rows[:ROWS] + rows[-ROWS:]
-    note = (
-        []
-        if len(shown) == len(rows)
-        else [f"({len(rows) - len(shown)} entries between are left out; --all)"]
-    )
+    if len(shown) == len(rows):
+        note = []
+    else:
+        note = [f"({len(rows) - len(shown)} entries between are left out; --all)"]
     return [f"{len(rows)} entries", table(shown, head), *note]

@@ -100,11 +100,10 @@ class Trail:
         path, seen = [fact], Counter([fact])
         for tables in reversed(self._rounds):
             table, width = tables.get(fact.name), self._keys[fact.name]
-            column = (
-                []
-                if table is None
-                else table[:, _among(table[:width], np.array([fact.key]).T)].T.tolist()
-            )
+            if table is None:
+                column = []
+            else:
+                column = table[:, _among(table[:width], np.array([fact.key]).T)].T.tolist()
             if not column or column[0][width] < 0:
                 return None
             name = self._names[column[0][width]]

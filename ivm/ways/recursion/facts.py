@@ -386,11 +386,10 @@ class Body:
         """
         which, words = self._head.derive(rows, encode, strict)
         keys = facts.keys(self.view)
-        cost = (
-            facts.cost(self.view, words[keys])
-            if facts.folds(self.view)
-            else np.zeros(len(which), np.int64)
-        )
+        if facts.folds(self.view):
+            cost = facts.cost(self.view, words[keys])
+        else:
+            cost = np.zeros(len(which), np.int64)
         return Derivations(words[:keys], cost, self._order(facts, rows, which, rank), which)
 
     def read(self, rows: np.ndarray, which: np.ndarray) -> list[tuple[str, np.ndarray]]:

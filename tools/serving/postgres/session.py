@@ -181,11 +181,10 @@ class Session:
             return Answered(
                 None, [], f"INSERT 0 {rows[0][0]}" if word == "INSERT" else f"{word} {rows[0][0]}"
             )
-        tag = (
-            f"INSERT 0 {len(rows)}"
-            if word == "INSERT"
-            else f"{word if edits else 'SELECT'} {len(rows)}"
-        )
+        if word == "INSERT":
+            tag = f"INSERT 0 {len(rows)}"
+        else:
+            tag = f"{word if edits else 'SELECT'} {len(rows)}"
         return Answered(columns, rows, tag)
 
     def _watch(self, matched: re.Match[str], _: list[Any]) -> Answered:

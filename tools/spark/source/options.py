@@ -35,11 +35,10 @@ class Options:
         names = {name.lower(): name for name in known}
         for name in self._given.keys() - names.keys():
             near = get_close_matches(name, names, 1)
-            remedy = (
-                f"did you mean {names[near[0]]}?"
-                if near
-                else f"there are {', '.join(names.values())}"
-            )
+            if near:
+                remedy = f"did you mean {names[near[0]]}?"
+            else:
+                remedy = f"there are {', '.join(names.values())}"
             raise OptionsError(f"there is no option {name}; {remedy}")
         if path := self._given.get("path"):
             self._given["path"] = abspath(local_path(path))

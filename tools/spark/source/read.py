@@ -200,11 +200,10 @@ def key_bound(relation: Relation, options: Options, name: str) -> tuple[object, 
     given = options.text(name)
     if given is None:
         return None
-    values = (
-        json.loads(given, parse_float=str, parse_int=str)
-        if given.lstrip().startswith("[")
-        else [given]
-    )
+    if given.lstrip().startswith("["):
+        values = json.loads(given, parse_float=str, parse_int=str)
+    else:
+        values = [given]
     key = relation.schema.stored[: len(relation.schema.key)]
     if len(values) > len(key):
         raise SchemaError(

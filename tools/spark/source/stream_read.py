@@ -99,11 +99,10 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._hold(newest)
             return self._offset(newest)
         taken = rows = 0
-        most = (
-            None
-            if isinstance(limit, ReadAllAvailable)
-            else self._options.number("maxVersionsPerTrigger", least=1)
-        )
+        if isinstance(limit, ReadAllAvailable):
+            most = None
+        else:
+            most = self._options.number("maxVersionsPerTrigger", least=1)
         for commit in self._commits(start):
             if not self._changes_in(commit):
                 continue
