@@ -13,12 +13,10 @@ from ivm.plan.rewrite.helpers import lift_computed
 from ivm.rules import compile as engine_compile
 from ivm.rules.compile import compile
 from ivm.rules.installed import (
-    PLANNING_WITHOUT_FACTORS,
-    PLANNING_WITHOUT_LEAN,
-    PLANNING_WITHOUT_PARTIAL,
     PROPERTY,
 )
 from tests.support.calls import functions_called
+from tests.support.programs.generations import planning_without
 
 DECLARED = """
     r[i] = (a, b, v) -> int(i), int(a), int(b), int(v).  f[a] = x -> int(a), int(x).  g[b] = x -> int(b), int(x).
@@ -87,7 +85,7 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
     with ivm.open(path, sync="off") as workspace:
         workspace.install(DECLARED, "base")
         workspace.install(text, "rules")
-        assert (planning_of(workspace), kept(workspace)) == (PLANNING_WITHOUT_LEAN, ["n$body"])
+        assert (planning_of(workspace), kept(workspace)) == (planning_without("lean"), ["n$body"])
     monkeypatch.undo()
     edits = "+r[1] = (2, 3, 10).  +r[2] = (2, 4, 20).  +r[3] = (5, 4, 30).  +f[2] = 1.  +e(2, 3).  +e(5, 4)."
     with ivm.open(path, sync="off") as workspace:
@@ -98,7 +96,10 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
             [],
         )
         workspace.install(text, "rules", replace=True)
-        assert (planning_of(workspace), kept(workspace)) == (PLANNING_WITHOUT_PARTIAL, ["n$not0"])
+        assert (planning_of(workspace), kept(workspace)) == (
+            planning_without("partial"),
+            ["n$not0"],
+        )
     with ivm.open(path, sync="off") as workspace:
         workspace.exec("-f[2].")
         assert ([*workspace["n"]], workspace.check()) == ([(2, 10), (5, 30)], [])
@@ -118,7 +119,7 @@ def test_keys_that_cannot_fail_have_no_view_of_what_fails(tmp_path, monkeypatch)
     with ivm.open(path, sync="off") as workspace:
         workspace.install(DECLARED, "base")
         workspace.install(text, "rules")
-        assert (planning_of(workspace), len(kept(workspace))) == (PLANNING_WITHOUT_PARTIAL, 3)
+        assert (planning_of(workspace), len(kept(workspace))) == (planning_without("partial"), 3)
     monkeypatch.undo()
     with ivm.open(path, sync="off") as workspace:
         workspace.exec(
@@ -131,7 +132,10 @@ def test_keys_that_cannot_fail_have_no_view_of_what_fails(tmp_path, monkeypatch)
             [],
         )
         workspace.install(text, "rules", replace=True)
-        assert (planning_of(workspace), kept(workspace)) == (PLANNING_WITHOUT_FACTORS, ["n$key0"])
+        assert (planning_of(workspace), kept(workspace)) == (
+            planning_without("factored"),
+            ["n$key0"],
+        )
     with ivm.open(path, sync="off") as workspace:
         workspace.exec("-f[1].  -r[3].  +r[4] = (1, 1, -39).")
         assert ([*workspace["n"]], workspace.check()) == ([(-3, 1)], [])

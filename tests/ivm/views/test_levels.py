@@ -13,12 +13,13 @@ import pytest
 import ivm
 from ivm.plan.conjunction import ScanConjunction
 from ivm.rules import compile
-from ivm.rules.installed import PLANNING_WITHOUT_RANGES, PROPERTY, Rewrites
+from ivm.rules.installed import PROPERTY
 from ivm.ways import states
 from pagestore.host import WORD_MAX, WORD_MIN
 from tests.ivm.views.test_aggregates import counting
 from tests.support import naive
 from tests.support.mirror import Mirror
+from tests.support.programs.generations import planning_without
 from tests.support.programs.recursive_programs import semilattice
 
 TYPES = {
@@ -239,15 +240,14 @@ def test_rules_of_a_release_without_levels_keep_their_states(tmp_path, monkeypat
         with ivm.open(path, sync="off") as ws:
             ws.install(f"{BASE} {LEVELS}")
             ws.exec("+r(1, 2, 3). +r(1, 3, 9). +r(2, 2, 7).")
-            assert saved_rules(ws)["planning"] == PLANNING_WITHOUT_RANGES
+            assert saved_rules(ws)["planning"] == planning_without("ranges")
     with ivm.open(path, sync="off") as ws:
         assert len(kept_states(ws)) == 3
         ws.exec("-r(1, 3, 9).")
         assert list(ws["h"]) == [(1, 2, 3), (2, 2, 7)]
         assert (list(ws["h1"]), list(ws["h0"])) == ([(1, 3), (2, 7)], [(3,)])
         ws.install(LEVELS.replace("h", "g"), "new")
-        without_lean = PLANNING_WITHOUT_RANGES + Rewrites._fields.index("lean")
-        assert (len(kept_states(ws)), saved_rules(ws)["planning"]) == (4, without_lean)
+        assert (len(kept_states(ws)), saved_rules(ws)["planning"]) == (4, planning_without("lean"))
     with ivm.open(path, sync="off") as ws:
         ws.exec("-r(1, 2, 3). +r(5, 5, 5).")
         for name in ("h", "g"):

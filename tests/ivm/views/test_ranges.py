@@ -26,13 +26,13 @@ from ivm.errors import (
     RuleTypeError,
     SafetyError,
 )
-from ivm.rules.installed import PLANNING_WITHOUT_RANGES, Rewrites
 from ivm.rules.stored import saved_rules
 from ivm.ways import ranges
 from tests.ivm.test_random_programs import NUMBERS
 from tests.ivm.views.test_aggregates import counted_folds
 from tests.support.mirror import Mirror
 from tests.support.programs.amounts import times
+from tests.support.programs.generations import planning_without
 from tests.support.programs.range_programs import range_cases
 from tests.support.strategies import DECLARATIONS, renumbered
 
@@ -438,7 +438,7 @@ def test_rules_of_a_release_without_ranges_stay_joins(tmp_path):
         ws.install(rule, maintenance="match")  # saved as such a release did
         ws.exec("+a(1). +a(4).")
         with ws.store.snapshot() as snap:
-            assert f'"planning": {PLANNING_WITHOUT_RANGES}' in saved_rules(snap)
+            assert f'"planning": {planning_without("ranges")}' in saved_rules(snap)
     with ivm.open(tmp_path / "old.pages", sync="off") as ws:
         assert not rules_of(ws)
         ws.exec("+a(2).")
@@ -446,8 +446,7 @@ def test_rules_of_a_release_without_ranges_stay_joins(tmp_path):
         ws.install("u[x] = y <- agg<<y = max(z)>> a(x), a(z), z < x.", "new")
         with ws.store.snapshot() as snap:
             saved = saved_rules(snap)
-        without_levels = PLANNING_WITHOUT_RANGES + Rewrites._fields.index("levels")
-        assert f'"planning": {without_levels}' in saved
+        assert f'"planning": {planning_without("levels")}' in saved
     with ivm.open(tmp_path / "old.pages", sync="off") as ws:
         assert [rule.writes for rule in rules_of(ws)] == [("u",)]
         ws.exec("+a(3).")

@@ -18,7 +18,7 @@ from pagestore.trees import build as bulk_module
 from pagestore.trees import read as lookup_module
 from pagestore.trees.build import bulk, bulk_all
 from pagestore.trees.compare import Delta, delta
-from pagestore.trees.edit import PAGE_EDITS, apply, compose_edits
+from pagestore.trees.edit import EDITS_MAX, PAGE_EDITS, apply, compose_edits
 from pagestore.trees.folds import interval_spec, stab_many
 from pagestore.trees.kernels.edit import cut_edits
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
@@ -85,15 +85,18 @@ def test_batches_against_a_dict(steps):
 
 
 @settings(max_examples=times(30))
-@given(batches(), st.integers(2, 5), st.sampled_from([4, 40, 512]))
-def test_batches_in_parts_against_a_dict(steps, threads, arena):
+@given(
+    batches(), st.integers(2, 5), st.sampled_from([4, 40, 512]), st.sampled_from([90, EDITS_MAX])
+)
+def test_batches_in_parts_against_a_dict(steps, threads, arena, most):
     pager = MemoryPager(pages_max=1 << 16)
     pager.threads = threads
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pagestore.trees.edit.PART_EDITS", 1)
         patch.setattr("pagestore.trees.edit.FEW", 0)  # few edits are never parted
-        # parts that run short leave edits over
+        # parts that run short leave edits over, and so do batches of more than all may take
         patch.setattr("pagestore.trees.edit.ARENA_PAGES_MAX", arena)
+        patch.setattr("pagestore.trees.edit.EDITS_MAX", most)
         follow_a_dict(steps, pager)
 
 
