@@ -58,12 +58,12 @@ def place_of(node: Any) -> tuple[int, int] | None:
     return min(places, default=None)
 
 
-def written(node: Any) -> str:
-    """Return an expression as its statement has it, or as DuckDB would write it."""
+def written(node: Any, dialect: str = "duckdb") -> str:
+    """Return an expression as its statement has it, or as a dialect would write it."""
     shown = node.transform(
         lambda one: exp.Var(this=one.meta["written"]) if "written" in one.meta else one
     )
-    return str(shown.sql(dialect="duckdb"))
+    return str(shown.sql(dialect=dialect))
 
 
 def nearest(name: str, known: Any) -> str:

@@ -171,7 +171,8 @@ def sql_type(node: exp.DataType) -> SqlType:
         return LONG if node.this == _T.INT128 else SqlType(_NAMES[node.this])
     if node.this == _T.ENUM and node.expressions:
         return SqlType("ENUM", words=tuple(one.name for one in node.expressions))
-    if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1:
+    sized = node.args.get("values")
+    if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1 and not sized:
         return list_of(sql_type(node.expressions[0]))
     if node.this == _T.STRUCT and all(isinstance(one, exp.ColumnDef) for one in node.expressions):
         return SqlType(
@@ -185,11 +186,8 @@ def sql_type(node: exp.DataType) -> SqlType:
         raise SqlError(
             f"no type {shown} exists: CREATE TYPE {shown} AS ENUM (...), or take one of SQL's", node
         )
-    raise SqlError(
-        f"columns of type {shown} are not stored; there are numbers, texts, dates, times and "
-        f"BOOLEAN",
-        node,
-    )
+    others = "lists of any length" if sized else "numbers, texts, dates, times and BOOLEAN"
+    raise SqlError(f"columns of type {shown} are not stored; there are {others}", node)
 
 
 def decimal(precision: int, scale: int) -> SqlType:

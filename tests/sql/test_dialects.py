@@ -287,3 +287,8 @@ def test_any_of_an_array_in_postgres_is_sought_where_it_chooses_rows() -> None:
 def test_an_error_shows_a_cast_as_it_was_written() -> None:
     with ivm.open(":memory:") as ws, pytest.raises(SqlError, match=r"CAST\('x' AS INT\)"):
         ws.sql("SELECT ln(CAST('x' AS integer))", dialect="postgres")
+
+
+def test_no_refusal_names_functions_that_only_the_translation_has() -> None:
+    messages = json.dumps(HERE)
+    assert not re.findall(r"(?:SPARK|POSTGRES|SQLITE)_[A-Z]+\(|FAILING\(", messages)

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 import sqlglot
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.functions.known import reading
 from ivm.sql.naming.names import output_name
 
@@ -97,7 +97,7 @@ def translated(node: exp.Expr, own: Table) -> exp.Expr:
                     "views",
                     one,
                 )
-            said = one.sql(dialect=own.dialect)[:80]  # for errors
+            said = written(one, own.dialect)[:80]  # for errors
             for call in meaning.find_all(exp.Anonymous):
                 call.meta.setdefault("written", said)
             _replace(one, meaning)

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.errors import IvmError
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 
 _QUERY = {"with_", "order", "limit", "offset"}
 _SET = {"this", "expression", "distinct", "by_name", "side", "kind", "on", *_QUERY}
@@ -169,7 +169,7 @@ def _word(key: str, value: object) -> str:
 def _shown(node: exp.Expr) -> str:
     """Return a part of a statement as text, cut short, or its kind if DuckDB has no text for it."""
     try:
-        return node.sql(dialect="duckdb")[:60]
+        return written(node)[:60]
     except (ValueError, SqlglotError):
         return node.key.upper()
 

@@ -21,7 +21,7 @@ from ivm.sql.conversions import (
     in_order,
     is_null_constant,
 )
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.functions import dialects, numbers, rows, texts, times
 from ivm.sql.literals import NoValueError
 from ivm.sql.terms import Call, Lit, Term, Typed
@@ -116,7 +116,7 @@ def _as_named(node: exp.Expr) -> exp.Anonymous | None:
 
 def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
     """Return the error of a function that is not known; `more` are others that could be meant."""
-    shown = node.sql(dialect="duckdb")
+    shown = written(node)
     called = (
         node.name if isinstance(node, exp.Anonymous) else node.meta.get("name") or node.key.upper()
     )

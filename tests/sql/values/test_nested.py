@@ -182,3 +182,12 @@ def test_a_list_with_a_value_beyond_its_type_is_refused_wholly(both: Both, edit:
     with pytest.raises(ivm.IvmError, match=r"t\.l \(INTEGER\[\]\) has no value"):
         both.workspace.sql(edit)
     both.ask("SELECT * FROM t")
+
+
+@pytest.mark.parametrize(
+    "place", ["CREATE TABLE f (l INTEGER[3])", "SELECT CAST(l AS INTEGER[3]) FROM t"]
+)
+def test_a_list_of_a_fixed_length_is_refused(both: Both, place: str) -> None:
+    """DuckDB refuses lists of another length there."""
+    with pytest.raises(ivm.IvmError, match=r"INT\[3\]"):
+        both.workspace.sql(place)
