@@ -4,14 +4,11 @@ them.
     nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.        a: 1 4 9          nx: (1; 4) (4; 9)
 
     +a(6): a new point, whose row is computed; also a new measured key, so the rows of points from
-    4, the key before 6,
-    up to 6 change.                                                            nx: (1; 4) (4; 6) (6; 9)
+    4, the key before 6, up to 6 change.                                       nx: (1; 4) (4; 6) (6; 9)
 
 A change of a measured record affects the row of each point whose range holds it; if the first
 (last) record of a range is the result, only of points for which it is that.  One seek or range fold
-computes a row, in O(log n).
-
-Compute an aggregate over a range for each of many points, by seeks and range folds of one tree.
+computes a row, in O(log n); of many points the ranges' records are read once, in order (`Held`).
 
     a fold          max of week: 3 9 4 | 5                       9, by one scan
     parts added     0.75 - 2^500 by place (exact_sum.py)         place 35: 3 << 4     place 50: -(1 << 26)
@@ -23,8 +20,8 @@ for integers, a few more than twice as many with squares.  Texts are compared in
 union of all ranges * log).
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,10 +33,12 @@ from ivm.rules.rule import InstalledRule
 from ivm.views.delta import Delta
 from ivm.views.edit_composition import SumOverflow
 from ivm.views.exact_sum import COUNTED, INFINITE, SQUARES, round_parts
+from ivm.ways.kernels.ranges import count_before
 from ivm.ways.pending import out_of_range
 from ivm.ways.quantiles import EXACT
 from ivm.ways.states import TextKeys, behind_prefixes, least_of
 from ivm.ways.way import Context
+from pagestore.compiled import TypedKernel
 from pagestore.host import (
     CARRY,
     ERASE,
@@ -67,11 +66,13 @@ from pagestore.host import (
 )
 
 POINTS_PER_BATCH = 1 << 13  # whose parts, at most about 200 each, are in memory together
-SHARE = 4  # with more seeks than records / SHARE, all keys are read
-SEEKS_MAX = 256  # seeks that are always allowed
+COUNT_BEFORE = TypedKernel(count_before)
+SEEKS_MIN = 256  # points of which the records are read at once
+HELD = 4  # if there are at most so many for each point
 SCANS = {"sum": ((SUM, 0), (CARRY, 0)), "min": ((MIN, 0),), "max": ((MAX, 0),)}  # of column 0
 # for each point, whether there is a result, bool[n], and its word, int64[n]
 Found = tuple[np.ndarray, np.ndarray]
+Prefix = tuple[int, ...]
 
 
 class Ends(NamedTuple):
@@ -101,56 +102,54 @@ class Results:
         high, high_beyond = shifted(point, span.high, WORD_MAX)
         which = np.flatnonzero(~((low_beyond > 0) | (high_beyond < 0) | (low > high)))
         groups = rows[: span.group, which]
-        ends = Ends(
-            np.concatenate([groups, low[None, which]]), np.concatenate([groups, high[None, which]])
-        )
+        ends = Ends(*(np.concatenate([groups, end[None, which]]) for end in (low, high)))
         there, words = np.zeros(rows.shape[1], bool), np.zeros(rows.shape[1], np.int64)
+        held = self._held(ends)
         if span.kind == ADDED:
-            there[which], words[which] = self._added(ends, rows[:, which])
+            found = self._added(ends, rows[:, which], held)
+        elif held:
+            found = held[0].found(ends, _scanned(span) or span.kind)
         elif span.kind == FOLD:
-            there[which], words[which] = self._folded(ends)
-        elif span.kind == COMPARED:
-            there[which], words[which] = self._compared(ends)
+            found = self._folded(ends)
         else:
-            there[which], words[which] = self._sought(ends)
+            found = self._compared(ends) if span.kind == COMPARED else self._sought(ends)
+        there[which], words[which] = found
         return there, words
+
+    def _held(self, ends: Ends) -> "dict[int, Held] | None":
+        """Return the records of all ranges by the place of parts, else 0; None if they are many."""
+        span = self._span
+        is_other = span.kind == COMPARED or (span.kind == FOLD and _scanned(span) not in SCANS)
+        if is_other or ends.first.shape[1] < SEEKS_MIN:
+            return None
+        lead = span.group + (span.kind != ADDED)
+        low, high = (tuple(end.tolist()) for end in (ends.first[:lead, 0], ends.last[:lead, -1]))
+        columns, batches = (*span.lead, span.result, span.group), list[np.ndarray]()
+        for batch in read_up_to(self._pages, self._tree, low, high, columns):
+            batches.append(batch)
+            if sum(one.shape[1] for one in batches) > HELD * ends.first.shape[1]:
+                return None
+        rows = np.concatenate([*batches, np.empty((len(columns), 0), np.int64)], axis=1)
+        if span.kind != ADDED:
+            return {0: Held(rows[:-2], rows[-2])}
+        if np.abs(rows[-2].astype(np.float64)).sum() > 2.0**62:  # sums may exceed a word
+            return None
+        places = np.unique(rows[-1])
+        parts = ((at, rows[:-1, rows[-1] == at]) for at in places[self._is_wanted(places)].tolist())
+        return {at: Held(part[:-1], part[-1]) for at, part in parts}
 
     # -- the first or the last record
 
     def _sought(self, ends: Ends) -> Found:
-        span, n = self._span, ends.first.shape[1]
-        if span.group == 0 and n > SEEKS_MAX + self._tree.count // SHARE:
-            found, records = self._in_memory(ends.first[0], ends.last[0])
-        elif span.kind == SEEK_FIRST:
+        span = self._span
+        if span.kind == SEEK_FIRST:
             found, records = first_from(self._pages, self._tree, ends.first)
         else:
-            found, records = self._last_up_to(ends.last)
+            tree = self._pages, self._tree
+            found, records = up_to(lambda to, _: last_before(*tree, to), ends.last)
         key, groups = records[span.group], ends.first[: span.group]
         found = found & (records[: span.group] == groups).all(axis=0)
         return found & (ends.first[-1] <= key) & (key <= ends.last[-1]), records[span.result]
-
-    def _in_memory(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what seeks would find, by reading all records' keys and results."""
-        columns = (0, self._span.result)
-        batches = read_batches(self._pages, self._tree, columns=columns)
-        keys, taken = np.concatenate([*batches, np.empty((2, 0), np.int64)], axis=1)
-        at = np.searchsorted(keys, low)
-        if self._span.kind != SEEK_FIRST:
-            at = np.searchsorted(keys, high, "right") - 1
-        found = (at >= 0) & (at < len(keys))
-        records = np.zeros((self._tree.spec.columns, len(at)), np.int64)
-        at = at[found]
-        records[0, found], records[self._span.result, found] = keys[at], taken[at]
-        return found, records
-
-    def _last_up_to(self, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Find the last record whose prefix is at most each of prefixes[m, n]."""
-        behind, last = behind_prefixes(prefixes)
-        found, records = last_before(self._pages, self._tree, behind)
-        if last.any():
-            open_ = np.empty((0, np.count_nonzero(last)), np.int64)
-            found[last], records[:, last] = last_before(self._pages, self._tree, open_)
-        return found, records
 
     # -- folds
 
@@ -162,58 +161,61 @@ class Results:
         """Fold the records in ranges: whether there are any, and words[F, n]."""
         rows = rows_of(self._tree.spec, scan_of(self._span))
         assert rows, "the tree that a range is folded in has lost its scan"
-        behind, at_end = behind_prefixes(ends.last)
-        folds = fold_many(self._pages, self._tree, rows, ends.first, behind)
-        words, full = folds.words, folds.full
-        if at_end.any():
-            open_ = np.empty((0, np.count_nonzero(at_end)), np.int64)
-            rest = fold_many(self._pages, self._tree, rows, ends.first[:, at_end], open_)
-            words[:, at_end], full[at_end] = rest.words, rest.full
+        first, tree = ends.first, (self._pages, self._tree, rows)
+        words, full = up_to(lambda to, which: fold_many(*tree, first[:, which], to), ends.last)
         return full, np.where(full, words, 0)
 
     # -- parts that are added up
 
-    def _added(self, ends: Ends, points: np.ndarray) -> Found:
+    def _added(self, ends: Ends, points: np.ndarray, held: "dict[int, Held] | None") -> Found:
         n = points.shape[1]
         there, words = np.zeros(n, bool), np.zeros(n, np.int64)
         for start in range(0, n, POINTS_PER_BATCH):
             some = np.arange(start, min(start + POINTS_PER_BATCH, n))
-            which, place, parts = self._parts(ends.take(some))
+            which, place, parts = self._parts(ends.take(some), held)
             firsts = np.flatnonzero(np.diff(which, prepend=-1))
             some = some[which[firsts]]
             has, found = self._rounded(Parts(place, parts, firsts), points[:, some])
             there[some[has]], words[some[has]] = True, found
         return there, words
 
-    def _parts(self, ends: Ends) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Add up the parts in each range by place: range index, place, words[2, m]; sorted by
-        range and place.
-        """
-        group, op = self._span.group, self._span.op
+    def _parts(
+        self, ends: Ends, held: "dict[int, Held] | None"
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Add up the parts in each range: its index, the place, words[2, m]; sorted by these."""
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))]
+        for at, records in (held or {}).items():
+            full, sums = records.found(ends, "sum")
+            words = np.stack([sums, sums >> 63])[:, full]
+            parts.append((np.flatnonzero(full), np.full(words.shape[1], at), words))
+        parts += self._parts_in_tree(ends) if held is None else ()
+        which, places, words = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        order = np.argsort(which, kind="stable")
+        return which[order], places[order], words[:, order]
+
+    def _parts_in_tree(self, ends: Ends) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        group = self._span.group
         groups, of = np.empty((0, 1), np.int64), np.zeros(ends.first.shape[1], np.int64)
         if group:
             groups, of = np.unique(ends.first[:group], axis=1, return_inverse=True)
-        parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))]
         place, left = np.full(groups.shape[1], WORD_MIN), np.arange(len(of))
         while len(left):
-            there, records = first_from(
-                self._pages, self._tree, np.concatenate([groups, place[None]])
-            )
+            lead = np.concatenate([groups, place[None]])
+            there, records = first_from(self._pages, self._tree, lead)
             there = there & (records[:group] == groups).all(axis=0)
             place, left = np.where(there, records[group], INFINITE), left[there[of[left]]]
-            needed = (place < SQUARES) | (op in SQUARED) | ((place == COUNTED) & (op in MEANS))
-            mine = left[needed[of[left]]]
+            mine = left[self._is_wanted(place)[of[left]]]
             at = place[of[mine]]
-            full, words = self._folds(
-                Ends(*(np.insert(end[:, mine], group, at, axis=0) for end in ends))
-            )
-            parts.append((mine[full], at[full], words[:, full]))
+            inner = (np.insert(end[:, mine], group, at, axis=0) for end in ends)
+            full, words = self._folds(Ends(*inner))
+            yield mine[full], at[full], words[:, full]
             place = place + 1
-        which, places, words = (
-            np.concatenate(column, axis=-1) for column in zip(*parts, strict=True)
-        )
-        order = np.argsort(which, kind="stable")
-        return which[order], places[order], words[:, order]
+
+    def _is_wanted(self, place: np.ndarray) -> np.ndarray:
+        """Return which places the operation takes."""
+        op = self._span.op
+        is_mean: np.ndarray = (place == COUNTED) & (op in MEANS)
+        return is_mean | (place < SQUARES) | (op in SQUARED)
 
     def _rounded(self, parts: "Parts", points: np.ndarray) -> Found:
         """Return which of the points, one per sum, have a result, and these results."""
@@ -221,11 +223,8 @@ class Results:
         digits = None if type_ == "float64" else scale(type_) or 0
         if op == "sum":
             return np.ones(len(parts.firsts), bool), self._fitting(parts, points)
-        if (
-            op == "avg"
-            and digits is not None
-            and (means := parts.small_means(10**digits)) is not None
-        ):
+        is_exact = op == "avg" and digits is not None
+        if is_exact and (means := parts.small_means(10 ** (digits or 0))) is not None:
             return np.ones(len(parts.firsts), bool), float_words(means)
         try:
             values, some = round_parts(op, parts.place, parts.amounts, parts.firsts, digits)
@@ -242,8 +241,7 @@ class Results:
         least, greatest = word_range("int64" if digits is None else f"decimal(18,{digits})")
         for i in np.flatnonzero((sums < least) | (sums > greatest))[:1].tolist():
             raise SumOverflow(points[[*self._span.keys], i], int(sums[i]))
-        fitting: np.ndarray = sums.astype(np.int64)
-        return fitting
+        return np.asarray(sums, np.int64)
 
     # -- texts
 
@@ -257,10 +255,8 @@ class Results:
         if there.any():
             texts, at = self._texts(start[there], stop[there])
             order = self._order(texts)
-            least = least_of(
-                order if self._span.op == "min" else ~order, at, at + (stop - start)[there]
-            )
-            words[there] = texts[least]
+            upward = order if self._span.op == "min" else ~order
+            words[there] = texts[least_of(upward, at, at + (stop - start)[there])]
         return there, words
 
     def _texts(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -272,16 +268,63 @@ class Results:
         heads = np.flatnonzero(start[order] > np.append(-1, reach[:-1]))
         begin = start[order[heads]]
         sizes = reach[np.append(heads[1:], len(order)) - 1] - begin
-        if sizes.sum() > self._tree.count // SHARE:
-            (texts,) = np.concatenate(
-                [*read_batches(self._pages, self._tree, columns=(self._span.result,))], axis=1
-            )
-            return texts, start
+        if sizes.sum() > self._tree.count // HELD:
+            columns = (self._span.result,)
+            texts = [*read_batches(self._pages, self._tree, columns=columns)]
+            return np.concatenate(texts, axis=1)[0], start
         before = np.cumsum(sizes) - sizes
         held = np.arange(sizes.sum()) + np.repeat(begin - before, sizes)
         part = np.searchsorted(begin, start, "right") - 1
         texts = select(self._pages, self._tree, held)[self._span.result]
         return texts, start - begin[part] + before[part]
+
+
+def up_to(
+    call: Callable[[np.ndarray, Any], Sequence[Any]], last: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a call finds up to prefixes[m, n]: it takes those behind, and which these are."""
+    behind, at_end = behind_prefixes(last)
+    left, right = call(behind, slice(None))[:2]
+    if at_end.any():
+        open_ = np.empty((0, np.count_nonzero(at_end)), np.int64)
+        left[..., at_end], right[..., at_end] = call(open_, at_end)[:2]
+    return left, right
+
+
+class Held:
+    """Measured records in memory: group and key, lead[m, n] in order, and the words[n] of results."""
+
+    def __init__(self, lead: np.ndarray, words: np.ndarray) -> None:
+        self._lead, self._words = np.ascontiguousarray(lead), words
+        self._upto = np.append(0, np.cumsum(words))
+
+    def found(self, ends: Ends, what: str) -> Found:
+        """Return the first or last record of each range, or the sum, min or max of its records."""
+        start, stop = np.empty((2, ends.first.shape[1]), np.int64)
+        for past, (end, out) in enumerate(zip(ends, (start, stop), strict=True)):
+            COUNT_BEFORE.call(self._lead, np.ascontiguousarray(end), past, out)
+        there, words = start < stop, np.zeros(len(start), np.int64)
+        start, stop = start[there], stop[there]
+        if what == "sum":
+            words[there] = self._upto[stop] - self._upto[start]
+        elif what in SCANS:
+            fold = np.minimum if what == "min" else np.maximum
+            words[there] = extremes(self._words, start, stop, fold)
+        else:
+            words[there] = self._words[start if what == SEEK_FIRST else stop - 1]
+        return there, words
+
+
+def extremes(words: np.ndarray, start: np.ndarray, stop: np.ndarray, fold: np.ufunc) -> np.ndarray:
+    """Return the least or greatest of words[start:stop] for each range, none of which is empty: of
+    two parts of 2 ** k words that cover it.
+    """
+    level, folds = np.frexp(stop - start)[1] - 1, np.empty(len(start), np.int64)
+    for k in range(max(level, default=-1) + 1):
+        mine, width = level == k, 1 << k
+        folds[mine] = fold(words[start[mine]], words[stop[mine] - width])
+        words = fold(words[:-width], words[width:])
+    return folds
 
 
 class Parts(NamedTuple):
@@ -299,8 +342,7 @@ class Parts(NamedTuple):
         low, high = self.words
         if (high == low >> 63).all():
             return np.asarray(low)
-        wide: np.ndarray = (high.astype(object) << 64) + low.view(np.uint64).astype(object)
-        return wide
+        return np.asarray((high.astype(object) << 64) + low.view(np.uint64).astype(object))
 
     def small_numbers(self) -> np.ndarray | None:
         """Return the sums of integers, int64[n]; None if some may exceed 64 bits."""
@@ -310,8 +352,7 @@ class Parts(NamedTuple):
             number
         ].all():
             return None
-        sums: np.ndarray = np.add.reduceat(np.where(number, low << shift, 0), self.firsts)
-        return sums
+        return np.asarray(np.add.reduceat(np.where(number, low << shift, 0), self.firsts))
 
     def small_means(self, unit: int) -> np.ndarray | None:
         """Return the means of integers with 1 / unit as their unit, float64[n]; None if some
@@ -321,23 +362,23 @@ class Parts(NamedTuple):
         counts = np.add.reduceat(np.where(self.place == COUNTED, self.words[0], 0), self.firsts)
         if numbers is None or (np.abs(numbers) >= EXACT).any() or (counts >= EXACT // unit).any():
             return None
-        means: np.ndarray = numbers / (counts * unit)
-        return means
+        return np.asarray(numbers / (counts * unit))
 
     def numbers(self) -> np.ndarray:
         """Return the sums of integers of any size, object[n]."""
-        places = [int(place) if place < INFINITE else None for place in self.place]
-        shifted = [
-            0 if p is None else n << 32 * p
-            for p, n in zip(places, self.amounts.tolist(), strict=True)
-        ]
-        sums: np.ndarray = np.add.reduceat(np.array(shifted, object), self.firsts)
-        return sums
+        places = np.where(self.place < INFINITE, self.place, -1).tolist()
+        amounts = zip(places, self.amounts.tolist(), strict=True)
+        shifted = [0 if place < 0 else n << 32 * place for place, n in amounts]
+        return np.asarray(np.add.reduceat(np.array(shifted, object), self.firsts))
+
+
+def _scanned(span: Span) -> str:
+    return span.scan.partition(":")[0]
 
 
 def scan_of(span: Span) -> tuple[tuple[int, int], ...]:
     """Return the scan by which the records of a range, or the parts of each place, are folded."""
-    op = span.scan.partition(":")[0]
+    op = _scanned(span)
     scan = SCANS[op] if op in SCANS else ((operator_code(op), 0),)
     return tuple((code, span.result) for code, _ in scan)
 
@@ -348,10 +389,8 @@ def shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarr
     """
     if by is None:
         return np.full(len(words), otherwise), np.zeros(len(words), np.int64)
-    if by >= 0:
-        beyond = (words > WORD_MAX - by).astype(np.int64)
-    else:
-        beyond = -(words < WORD_MIN - by).astype(np.int64)
+    is_beyond = words > WORD_MAX - by if by >= 0 else words < WORD_MIN - by
+    beyond = is_beyond * np.int64(1 if by >= 0 else -1)
     kept = np.where(beyond == 0, words + np.int64(by), np.where(beyond > 0, WORD_MAX, WORD_MIN))
     return kept, beyond
 
@@ -379,7 +418,7 @@ class Intervals(NamedTuple):
     high: np.ndarray
 
     def where(self, keep: np.ndarray) -> "Intervals":
-        """Return those for which keep[n] is true."""
+        """Return those for which keep[n] is true, or those with these numbers."""
         return Intervals(self.groups[:, keep], self.low[keep], self.high[keep])
 
 
@@ -400,10 +439,8 @@ def follow(context: Context, rule: InstalledRule) -> Iterator[tuple[str, Edits]]
     assert span
     if context.deltas.keys().isdisjoint(rule.indices):
         return
-    points, measured = [
-        Side(context.oldest(index), context.tree(index), context.deltas.get(index))
-        for index in span.indices
-    ]
+    oldest, tree, deltas = context.oldest, context.tree, context.deltas
+    points, measured = (Side(oldest(i), tree(i), deltas.get(i)) for i in span.indices)
     find = _results_of(context, name, span, measured.new)
     edits, looked = ranged_edits(context.txn.pages, span, points, measured, find)
     context.accounts[name].operations += looked
@@ -464,9 +501,8 @@ def ranged_edits(
 def _distinct_points(span: Span, parts: list[np.ndarray]) -> np.ndarray:
     """Return distinct records of points, or of their first words if these are the view's keys."""
     words = span.width if span.whole else span.group + 1
-    return distinct(
-        np.concatenate([*(part[:words] for part in parts), np.empty((words, 0), np.int64)], axis=1)
-    )
+    rows = [*(part[:words] for part in parts), np.empty((words, 0), np.int64)]
+    return distinct(np.concatenate(rows, axis=1))
 
 
 def _view_rows(span: Span, rows: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -482,25 +518,27 @@ def _moved_points(pages: Pages, span: Span, points: Tree, measured: Side) -> lis
     actions, rows = measured.delta
     if len(actions) > INTERVALS_MAX + points.count // SHARE:
         return [*read_batches(pages, points)]
-    found = []
-    for action, tree in ((ERASE, measured.old), (INSERT, measured.new)):
-        changed = distinct(rows[span.lead][:, actions == action])
-        found.append(_touched(pages, span, tree, changed))
-    merged = _merged(
-        Intervals(*(np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True)))
-    )
+    sides = [
+        _touched(pages, span, tree, distinct(rows[span.lead][:, actions == action]))
+        for action, tree in ((ERASE, measured.old), (INSERT, measured.new))
+    ]
+    parts = (np.concatenate(part, axis=-1) for part in zip(*sides, strict=True))
+    merged = _merged(Intervals(*parts))
     if len(merged.low) > INTERVALS_MAX:
         return [*read_batches(pages, points)]
     read: list[np.ndarray] = []
-    for group, low, high in zip(
-        merged.groups.T, merged.low.tolist(), merged.high.tolist(), strict=True
-    ):
-        ends = np.array([[*group.tolist(), high]], np.int64).T
-        behind, last = behind_prefixes(ends)
-        read += read_batches(
-            pages, points, (*group.tolist(), low), () if last[0] else tuple(behind[:, 0].tolist())
-        )
+    for *group, low, high in np.stack([*merged.groups, merged.low, merged.high], axis=1).tolist():
+        read += read_up_to(pages, points, (*group, low), (*group, high))
     return read
+
+
+def read_up_to(
+    pages: Pages, tree: Tree, low: Prefix, high: Prefix, columns: Prefix | None = None
+) -> Iterator[np.ndarray]:
+    """Yield batches of the records whose prefixes are from `low` to `high`, these included."""
+    behind, at_end = behind_prefixes(np.array([high], np.int64).T)
+    hi = () if at_end[0] else tuple(behind[:, 0].tolist())
+    return read_batches(pages, tree, low, hi, columns)
 
 
 def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Intervals:
@@ -513,10 +551,9 @@ def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Inter
     keep = (low_beyond <= 0) & (high_beyond >= 0)
     if span.kind not in (FOLD, ADDED, COMPARED):
         first = span.kind == SEEK_FIRST
-        found, other = (
-            last_before(pages, tree, changed) if first else _first_behind(pages, tree, changed)
-        )
-        found = found & (other[: span.group] == groups).all(axis=0)
+        behind, at_end = (changed, False) if first else behind_prefixes(changed)
+        found, other = (last_before if first else first_from)(pages, tree, behind)
+        found = found & ~np.array(at_end) & (other[: span.group] == groups).all(axis=0)
         bound = span.low if first else span.high
         if bound is None:
             keep &= ~found
@@ -530,17 +567,9 @@ def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Inter
     return Intervals(groups, low, high).where(keep & (low <= high))
 
 
-def _first_behind(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the first record after all that begin with each of prefixes[m, n]."""
-    behind, last = behind_prefixes(prefixes)
-    found, records = first_from(pages, tree, behind)
-    return found & ~last, records
-
-
 def _merged(intervals: Intervals) -> Intervals:
     """Return disjoint intervals with the same union."""
-    order = np.lexsort((intervals.low, *intervals.groups[::-1]))
-    groups, low, high = intervals.groups[:, order], intervals.low[order], intervals.high[order]
+    groups, low, high = intervals.where(np.lexsort((intervals.low, *intervals.groups[::-1])))
     same = [False, *(groups[:, 1:] == groups[:, :-1]).all(axis=0).tolist()]
     first, reach = [], WORD_MIN
     for i, (start, end) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):

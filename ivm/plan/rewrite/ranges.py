@@ -258,7 +258,7 @@ class _Rewriting:
         points = self._part(parts.points, (*core, *told), "points", helpers, len(core))
         types = {
             **self._rule.types,
-            aggregate.result.name: self._rule.types[self._result_of(aggregate)],
+            aggregate.result.name: self._rule.types[plain_result(aggregate.result.name)],
         }
         taken, known = aggregate.arguments, (*parts.group, parts.key)
         if taken == (parts.key,) and aggregate.op in ("min", "max"):
@@ -298,9 +298,6 @@ class _Rewriting:
         return bool(by) and (
             not has_ids(self._rule.types[taken.name]) or self._tells_apart(parts.measured, known)
         )
-
-    def _result_of(self, aggregate: Aggregate) -> str:
-        return plain_result(aggregate.result.name)
 
     def _part(
         self,

@@ -335,11 +335,8 @@ class Partition:
             back = str(given.get(f"{end}_side")).upper() == "PRECEDING"
             ends.append((-steps if back else steps) if isinstance(steps, int) else STEPS + 1)
         is_rows = (given.get("kind") or "").upper() == "ROWS" and not given.get("exclude")
-        return (
-            range(ends[0], ends[1] + 1)
-            if is_rows and -STEPS <= ends[0] <= ends[1] <= STEPS
-            else None
-        )
+        is_near = is_rows and -STEPS <= ends[0] <= ends[1] <= STEPS
+        return range(ends[0], ends[1] + 1) if is_near else None
 
     @cached_property
     def near(self) -> dict[bool, Neighbours]:

@@ -101,14 +101,7 @@ def numbered(
             values.append(builder.scan(table, rows, [*group_values, number])[-1])
         found.append(put_together(builder, rows, values, one.type))
     builder.rules_of((*heads,), inner, (*folds,))
-    name = builder.helper()
-    own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
-    builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
-    columns = tuple(
-        Column(f"k{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(ids)
-    )
-    all_columns = (*group_columns[: len(around)], *columns, Column("n", BIGINT, False))
-    return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)
+    return builder.function(rows, [*group_values[: len(around)], *found], number)
 
 
 def parts_of(builder: Builder, body: Body, value: Typed) -> list[Typed]:

@@ -38,6 +38,7 @@ from ivm.sql.rules import Body
 from ivm.sql.terms import Call, Lit, Literal, Term, Test, Typed, Var, substitute, variables
 from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL
 
+FIRST = Lit(1, "int64")  # number of a row
 NUMBER = exp.column("number", "window row")  # the number of a row, as an expression of aggregates
 
 
@@ -122,14 +123,11 @@ class _Functions(Partition):
             return self._of(node.this, node)
 
     def _of(self, function: exp.Expr, node: exp.Window) -> Typed:  # noqa: C901 - a case for each function
-        if isinstance(function, exp.IgnoreNulls) and isinstance(
-            function.this, exp.Lag | exp.Lead | exp.NthValue
-        ):
-            return self._nth_known(function.this, node)
-        if isinstance(function, exp.IgnoreNulls) and isinstance(
-            function.this, exp.FirstValue | exp.LastValue
-        ):
-            return self._last_known(function.this, node)
+        if isinstance(function, exp.IgnoreNulls):
+            if isinstance(function.this, exp.Lag | exp.Lead | exp.NthValue):
+                return self._nth_known(function.this, node)
+            if isinstance(function.this, exp.FirstValue | exp.LastValue):
+                return self._last_known(function.this, node)
         if isinstance(function, exp.RespectNulls):
             function = function.this
         match function:
@@ -143,9 +141,7 @@ class _Functions(Partition):
                 return self._percent()
             case exp.CumeDist():
                 last = self.peers("max") if self.keys else self.count()
-                return Typed(
-                    Call("/", (_float(last.term), _float(self.count().term))), DOUBLE, False
-                )
+                return Typed(_share(last.term, self.count().term), DOUBLE, False)
             case exp.Ntile():
                 return self._ntile(function)
             case exp.Lag() | exp.Lead():
@@ -153,14 +149,13 @@ class _Functions(Partition):
             case exp.FirstValue() | exp.LastValue() | exp.NthValue():
                 return self._at_place(function, node)
         if isinstance(function, exp.Anonymous):
-            raise unknown(
-                function, [name.lower() for kind in WINDOW_ONLY for name in kind.sql_names()]
-            )
+            names = (name.lower() for kind in WINDOW_ONLY for name in kind.sql_names())
+            raise unknown(function, [*names])
         return self._aggregate(function, node)
 
     def _dense(self) -> Typed:
         if not self.keys:
-            return Typed(Lit(1, "int64"), BIGINT, False)
+            return _number(FIRST)
         outputs = [(f"c{n}", v) for n, v in enumerate([*self.by, *(k.value for k in self.keys)])]
         distinct, columns = self.builder.as_atom(self.body, outputs, distinct=True)
         by, values = columns[: len(self.by)], columns[len(self.by) :]
@@ -170,46 +165,42 @@ class _Functions(Partition):
         return self.builder.scan(table, self.body, given)[-1]
 
     def _rank(self) -> Typed:
-        first = Typed(Lit(1, "int64"), BIGINT, False)
         if (key := self._sought_key()) is None:
-            return self.peers("min") if self.keys else first
+            return self.peers("min") if self.keys else _number(FIRST)
         rows = Wanted(exp.Count(this=exp.Star()), None, False, [])
         before = self._within(rows, key, {">" if self.keys[0].desc else "<": key.term}, "key")
-        return first._replace(term=Call("+", (before.term, first.term)))
+        return _number(Call("+", (before.term, FIRST)))
 
     def _percent(self) -> Typed:
-        rank = self._rank()
-        count, one = self.count().term, Lit(1, "int64")
-        share = Call("/", (_float(Call("-", (rank.term, one))), _float(Call("-", (count, one)))))
-        return Typed(
-            Call("if", (Call(">", (count, one)), share, Lit(0.0, "float64"))), DOUBLE, False
-        )
+        rank, count = self._rank().term, self.count().term
+        share = _share(Call("-", (rank, FIRST)), Call("-", (count, FIRST)))
+        more = Call("if", (Call(">", (count, FIRST)), share, Lit(0.0, "float64")))
+        return Typed(more, DOUBLE, False)
 
     def _ntile(self, node: exp.Ntile) -> Typed:
         parts = self.select.evaluate(node.this)
-        if (
-            not isinstance(parts.term, Lit)
-            or not isinstance(parts.term.value, int)
-            or parts.term.value < 1
-        ):
+        number = parts.term.value if isinstance(parts.term, Lit) else None
+        if not isinstance(number, int) or number < 1:
             raise SqlError("ntile takes a constant number of parts, 1 or more", node)
-        k, before, count, one = parts.term, self.number().term, self.count().term, Lit(1, "int64")
-        before = Call("-", (before, one))
-        each = self.builder.define(self.body, Typed(Call("/", (count, k)), BIGINT, False)).term
-        larger = Call("-", (count, Call("*", (each, k))))  # so many parts have one row more
-        first = Call("/", (before, Call("+", (each, one))))
-        later = Call("/", (Call("-", (before, larger)), Call("greatest", (each, one))))
-        return Typed(Call("+", (Call("greatest", (first, later)), one)), BIGINT, False)
+        before, count = Call("-", (self.number().term, FIRST)), self.count().term
+        each = self.builder.define(self.body, _number(Call("/", (count, parts.term)))).term
+        larger = Call("mod", (count, parts.term))  # so many parts have one row more
+        first = Call("/", (before, Call("+", (each, FIRST))))
+        later = Call("/", (Call("-", (before, larger)), Call("greatest", (each, FIRST))))
+        return _number(Call("+", (Call("greatest", (first, later)), FIRST)))
 
     def _moved(self, node: exp.Lag | exp.Lead) -> Typed:
-        value = self.builder.define(self.body, self.select.evaluate(node.this))
+        value = self._argument(node)
         offset, default = self._offset(node), self._default(node, value)
         back = isinstance(node, exp.Lag)
         steps = int(str(offset.value))
         if 0 < abs(steps) <= STEPS and self.near:
             return self._beside(value, abs(steps), back == (steps > 0), default)
         move = Call("-" if back else "+", (self.number().term, offset))
-        return self._read(value, Typed(move, BIGINT, False), default)
+        return self._read(value, _number(move), default)
+
+    def _argument(self, node: exp.Expr) -> Typed:
+        return self.builder.define(self.body, self.select.evaluate(node.this))
 
     def _offset(self, node: exp.Expr) -> Lit:
         """Return by how many rows a function moves, 1 unless it says so."""
@@ -222,85 +213,67 @@ class _Functions(Partition):
     def _default(self, node: exp.Expr, value: Typed) -> Typed:
         """Return what a function gives where there is no row, null unless it says so."""
         default = node.args.get("default")
-        last = (
-            self.select.evaluate(default)
-            if default is not None
-            else Typed(Lit(None, value.type.store), NULL, True)
-        )
-        return (
-            convert(last, value.type, node) if last.type != NULL else last._replace(type=value.type)
-        )
+        none = Typed(Lit(None, value.type.store), NULL, True)
+        last = none if default is None else self.select.evaluate(default)
+        is_null = last.type == NULL
+        return last._replace(type=value.type) if is_null else convert(last, value.type, node)
 
     def _at_place(self, function: exp.Expr, node: exp.Window) -> Typed:
         """Read the first, the last or the n-th row of the frame."""
-        value = self.builder.define(self.body, self.select.evaluate(function.this))
-        last = isinstance(function, exp.LastValue)
+        value, last = self._argument(function), isinstance(function, exp.LastValue)
         is_end = not isinstance(function, exp.NthValue) and reaches_end(node, last)
         if is_end and self.near:
             return self._outermost(value, last)
+        low, high = self._whole_frame(function, node)
+        null = Typed(Lit(None, value.type.store), value.type, True)
+        first = FIRST if low is None else Call("greatest", (low.term, FIRST))
+        place = _number(first)
+        if last:
+            count = self.count().term
+            place = _number(count if high is None else Call("least", (high.term, count)))
+        elif isinstance(function, exp.NthValue):
+            n = self.select.evaluate(function.args["offset"])
+            place = Typed(Call("+", (first, Call("-", (n.term, FIRST)))), BIGINT, n.nullable)
+        place = self.builder.define(self.body, place)
+        ends = [Test(Call("<=", (place.term, high.term)))] if high is not None else []
+        ends += [Test(Call(">=", (place.term, first)))] if low is not None else []
+        return self._read(value, place, null, ends)
+
+    def _whole_frame(
+        self, function: exp.Expr, node: exp.Window
+    ) -> tuple[Typed | None, Typed | None]:
+        """Return the ends of a frame without EXCLUDE.  Raises SqlError for another."""
         low, high, exclude = self._frame(node)
         if exclude:
             raise SqlError(f"EXCLUDE is kept for aggregates, and not for {function.key}", node)
-        null = Typed(Lit(None, value.type.store), value.type, True)
-        first = Lit(1, "int64") if low is None else Call("greatest", (low.term, Lit(1, "int64")))
-        if last:
-            count = self.count().term
-            place = Typed(
-                count if high is None else Call("least", (high.term, count)), BIGINT, False
-            )
-        elif isinstance(function, exp.NthValue):
-            n = self.select.evaluate(function.args["offset"])
-            place = Typed(
-                Call("+", (first, Call("-", (n.term, Lit(1, "int64"))))), BIGINT, n.nullable
-            )
-        else:
-            place = Typed(first, BIGINT, False)
-        place = self.builder.define(self.body, place)
-        inside: list[Literal] = []
-        if high is not None:
-            inside.append(Test(Call("<=", (place.term, high.term))))
-        if low is not None:
-            inside.append(Test(Call(">=", (place.term, first))))
-        return self._read(value, place, null, inside)
+        return low, high
 
     def _last_known(self, function: exp.Expr, node: exp.Window) -> Typed:
         """IGNORE NULLS: read the first or the last row of the frame whose value is not null."""
-        value, number = (
-            self.builder.define(self.body, self.select.evaluate(function.this)),
-            self.number(),
-        )
-        low, high, exclude = self._frame(node)
-        if exclude:
-            raise SqlError("EXCLUDE with IGNORE NULLS is not kept", node)
+        value, number = self._argument(function), self.number()
+        low, high = self._whole_frame(function, node)
         fold = exp.Max if isinstance(function, exp.LastValue) else exp.Min
         one = Wanted(fold(this=NUMBER), _known(function), False, [])
-        place = (
-            self._whole(one, {text_of(NUMBER): number})
-            if low is high is None
-            else self._framed(one, low, high)
-        )
+        is_whole = low is high is None
+        known = {text_of(NUMBER): number}
+        place = self._whole(one, known) if is_whole else self._framed(one, low, high)
         return self._read(value, place, self._default(function, value))
 
     def _nth_known(self, function: exp.Expr, node: exp.Window) -> Typed:
         """IGNORE NULLS: read the row that is so many further, of those whose value is not null."""
-        value, offset = (
-            self.builder.define(self.body, self.select.evaluate(function.this)),
-            self._offset(function).value,
-        )
+        value, offset = self._argument(function), self._offset(function).value
         if not isinstance(offset, int) or offset < 1:
             raise SqlError(f"{function.key} with IGNORE NULLS takes an offset of 1 or more", node)
         before: Typed | None = self.number()
         high, inside = None, list[Literal]()
         if isinstance(function, exp.NthValue):
-            before, high, exclude = self._frame(node)
-            if exclude:
-                raise SqlError("EXCLUDE with IGNORE NULLS is not kept", node)
+            before, high = self._whole_frame(function, node)
         rank: Term = Lit(1 - offset if isinstance(function, exp.Lag) else offset, "int64")
         if before is not None:
             beyond = 0 if isinstance(function, exp.Lead) else 1
-            last = Typed(Call("-", (before.term, Lit(beyond, "int64"))), BIGINT, False)
+            last = _number(Call("-", (before.term, Lit(beyond, "int64"))))
             rank = Call("+", (self._known_up_to(function, last).term, rank))
-        place = self._place_of_known(function, value, Typed(rank, BIGINT, False))
+        place = self._place_of_known(function, value, _number(rank))
         if high is not None:
             inside.append(Test(Call("<=", (place.term, high.term))))
         return self._read(value, place, self._default(function, value), inside)
@@ -333,10 +306,8 @@ class _Functions(Partition):
         start, start_side = spec.args.get("start"), spec.args.get("start_side")
         end, end_side = spec.args.get("end"), spec.args.get("end_side")
         end = "CURRENT ROW" if end is None else end
-        low, high = (
-            self._bound(kind, start, start_side, node, "min"),
-            self._bound(kind, end, end_side, node, "max"),
-        )
+        low = self._bound(kind, start, start_side, node, "min")
+        high = self._bound(kind, end, end_side, node, "max")
         exclude = str(spec.args.get("exclude") or "").upper()
         return low, high, "" if exclude == "NO OTHERS" else exclude
 
@@ -355,12 +326,10 @@ class _Functions(Partition):
         if not isinstance(offset, Lit) or not isinstance(offset.value, int):
             raise SqlError("a frame has constant bounds", node)
         own = self._dense() if kind == "GROUPS" else self.number()
-        limit = Typed(Call("-" if back else "+", (own.term, offset)), BIGINT, False)
-        return (
-            limit
-            if kind == "ROWS"
-            else self._reached(own, limit, ">=" if op == "min" else "<=", op)
-        )
+        limit = _number(Call("-" if back else "+", (own.term, offset)))
+        if kind == "ROWS":
+            return limit
+        return self._reached(own, limit, ">=" if op == "min" else "<=", op)
 
     def _reached_by_value(self, bound: exp.Expr, back: bool, node: exp.Window, op: str) -> Typed:
         """Return the number of the first or last row of a frame of RANGE with an offset."""
@@ -374,7 +343,7 @@ class _Functions(Partition):
         if not may_be_null:
             return found
         nulls = Call("if", (Call("is_null", (own.term,)), self.peers(op).term, found.term))
-        return self.builder.bound(self.body, Typed(nulls, BIGINT, False))
+        return self.builder.bound(self.body, _number(nulls))
 
     def _moved_key(self, bound: exp.Expr, back: bool, node: exp.Window) -> tuple[Typed, Typed]:
         """Return the key of a row, and the one that is an offset before or after it."""
@@ -401,9 +370,7 @@ class _Functions(Partition):
 
         found = self._over(one, [limit], {"own": value}, test)
         none = Lit(MOST if op == "min" else 0, "int64")
-        return self.builder.bound(
-            self.body, Typed(Call("coalesce", (found.term, none)), BIGINT, False)
-        )
+        return self.builder.bound(self.body, _number(Call("coalesce", (found.term, none))))
 
     def _ends(self, node: exp.Window) -> dict[str, Term] | None:
         """Return the limits of the keys in a frame of RANGE, by how they compare with these; None
@@ -447,11 +414,9 @@ class _Functions(Partition):
         if offsets and self.near:
             return self._beside_each(one, offsets)
         low, high, exclude = self._frame(node)
-        return (
-            self._whole(one)
-            if low is high is None and not exclude
-            else self._framed(one, low, high, exclude)
-        )
+        if low is high is None and not exclude:
+            return self._whole(one)
+        return self._framed(one, low, high, exclude)
 
     def _translator(self, body: Body, replaced: dict[str, Typed]) -> Expressions:
         scope = replace(self.select.scope, body=body)
@@ -579,8 +544,12 @@ def _known(function: exp.Expr) -> exp.Expr:
     return exp.Not(this=exp.Is(this=function.this.copy(), expression=exp.Null()))
 
 
-def _float(term: Term) -> Term:
-    return Call("float", (term,))
+def _share(of: Term, whole: Term) -> Term:
+    return Call("/", (Call("float", (of,)), Call("float", (whole,))))
+
+
+def _number(term: Term) -> Typed:
+    return Typed(term, BIGINT, False)
 
 
 def with_named(node: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:

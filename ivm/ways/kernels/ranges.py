@@ -169,13 +169,8 @@ def compute_points(ranged: Ranged, room: RangeRoom, begin: int):
     t = ranged.span[MEASURED]
     actions, rows = queues.deltas[t, 0], queues.deltas[t, 1:]
     for i in range(queues.tallies[t, CHANGES]):
-        low, high = touched(
-            ranged,
-            room,
-            rows,
-            i,
-            ranged.queues.trees[t] if actions[i] == INSERT else ranged.before[t],
-        )
+        tree = ranged.queues.trees[t] if actions[i] == INSERT else ranged.before[t]
+        low, high = touched(ranged, room, rows, i, tree)
         if low <= high and not compute_between(ranged, room, rows, i, low, high, begin):
             return False
     return True
@@ -231,8 +226,8 @@ def touched(ranged: Ranged, room: RangeRoom, rows: Table, i: int, words: Words):
     if span[LAST]:
         m = step_beyond(sought, group + 1)
         if m and seek(tree, sought, m, room.cursors, CURSOR_WORDS) == 1:
-            page = room.cursors[CURSOR_WORDS + LEAF_PAGE]
-            slot = room.cursors[CURSOR_WORDS + LEAF_SLOT]
+            cursor = room.cursors[CURSOR_WORDS:]
+            page, slot = cursor[LEAF_PAGE], cursor[LEAF_SLOT]
     else:
         page, slot = before(tree, sought, group + 1)
     if page <= 0:
@@ -345,23 +340,21 @@ def sum_of_parts(ranged: Ranged, room: RangeRoom, low: int, high: int):
     """
     span, sought, group, place = ranged.span, room.sought, ranged.span[GROUP], WORD_MIN
     tree, out = tree_at(ranged.pages, ranged.queues.trees[span[MEASURED]], 0), room.folds.out
+    cursor = room.cursors[CURSOR_WORDS:]
     begin_sum(room.sums)
     while True:
         sought[group] = place
         found = seek(tree, sought, group + 1, room.cursors, CURSOR_WORDS)
         if found <= 0:
             break
-        page = room.cursors[CURSOR_WORDS + LEAF_PAGE]
-        slot = room.cursors[CURSOR_WORDS + LEAF_SLOT]
-        same = True
+        page, slot, same = cursor[LEAF_PAGE], cursor[LEAF_SLOT], True
         for c in range(group):
             same &= field(tree.pages.words, page, c, slot) == sought[c]
         if not same:
             break
         sought[group] = place = field(tree.pages.words, page, group, slot)
-        wanted = (
-            span[KIND] >= VARIANCE or place < SQUARES or (span[KIND] == MEAN and place == COUNTED)
-        )
+        wanted = place < SQUARES or span[KIND] >= VARIANCE
+        wanted = wanted or (span[KIND] == MEAN and place == COUNTED)
         full = fold_between(ranged, room, group + 1, low, high) if wanted else 0
         if full < 0 or (full > 0 and out[1, 0] != out[0, 0] >> 63):
             return BROKEN, 0
@@ -370,9 +363,8 @@ def sum_of_parts(ranged: Ranged, room: RangeRoom, low: int, high: int):
         place += 1
     if found < 0:
         return BROKEN, 0
-    found, word = rounded(
-        room.sums, Rounding(span[KIND], span[FLOATS], span[UNIT_LOW], span[UNIT_HIGH])
-    )
+    rounding = Rounding(span[KIND], span[FLOATS], span[UNIT_LOW], span[UNIT_HIGH])
+    found, word = rounded(room.sums, rounding)
     if span[KIND] == SUM and not span[LEAST] <= word <= span[GREATEST]:
         return BROKEN, 0
     return found, word
@@ -394,10 +386,8 @@ def is_there(ranged: Ranged, room: RangeRoom, action: int, rows: Table, i: int):
     if found != 1:
         return found
     for c in range(lead):
-        if (
-            field(tree.pages.words, room.cursors[o + LEAF_PAGE], c, room.cursors[o + LEAF_SLOT])
-            != room.point[c]
-        ):
+        page, slot = room.cursors[o + LEAF_PAGE], room.cursors[o + LEAF_SLOT]
+        if field(tree.pages.words, page, c, slot) != room.point[c]:
             return 0
     return 1
 
@@ -459,3 +449,29 @@ def step_beyond(prefix: Words, m: int):
     if m:
         prefix[m - 1] += 1
     return m
+
+
+@kernel
+def count_before(keys: Table, probes: Table, past: int, out: Words):
+    """Set out[n] to how many of the ascending keys[m, N] are below each of the ascending
+    probes[m, n], or if `past` up to it.  O(n log(N / n)).
+    """
+    at, end = 0, keys.shape[1]
+    for i in range(probes.shape[1]):
+        step, doubles = 1, True
+        while step:
+            if at + step <= end and is_before(keys, at + step - 1, probes, i, past):
+                at += step
+                step = 2 * step if doubles else step // 2
+            else:
+                step, doubles = step // 2, False
+        out[i] = at
+
+
+@inlined
+def is_before(keys: Table, k: int, probes: Table, i: int, past: int):
+    """Return whether a key is below a probe, or if `past` up to it."""
+    for c in range(keys.shape[0]):
+        if keys[c, k] != probes[c, i]:
+            return keys[c, k] < probes[c, i]
+    return past != 0

@@ -11,6 +11,7 @@ from decimal import Decimal
 from itertools import pairwise
 from math import log2
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -64,16 +65,52 @@ def follow(case: tuple[str, list], loaded: bool, lasting: bool = True, **options
         mirror.close()
 
 
+# the records of ranges are read once for many points, here for any; and sought for each
+HOW = st.sampled_from([{"SEEKS_MIN": 1, "HELD": 1 << 20}, {"SEEKS_MIN": 1 << 20}])
+
+
 @relaxed
-@given(range_cases(), st.booleans())
-def test_random_programs_over_ranges(case, loaded):
-    follow(case, loaded)
+@given(range_cases(), st.booleans(), HOW)
+def test_random_programs_over_ranges(case, loaded, how):
+    with patch.multiple(ranges, **how):
+        follow(case, loaded)
 
 
 @settings(relaxed, max_examples=times(10))
-@given(range_cases(sums=False), st.sampled_from(NUMBERS))
-def test_ranges_at_the_ends_of_words(case, numbers):
-    follow(renumbered(case, numbers), False)
+@given(range_cases(sums=False), st.sampled_from(NUMBERS), HOW)
+def test_ranges_at_the_ends_of_words(case, numbers, how):
+    with patch.multiple(ranges, **how):
+        follow(renumbered(case, numbers), False)
+
+
+RUNNING = ("count()", "sum(v)", "avg(v)", "min(v)", "max(v)", "stddev(v)", "last(v, u)")
+
+
+@pytest.mark.parametrize("fold", RUNNING)
+def test_many_points_read_the_records_of_their_ranges_once(fold, tmp_path, monkeypatch):
+    """When a view is filled, and when a row in front moves all that follow it in its group."""
+    for name in ("fold_many", "first_from", "last_before"):
+        monkeypatch.setattr(ranges, name, None)
+    with ivm.open(tmp_path / "s.pages", threads=1, sync="off") as workspace:
+        workspace.install(BASE, "main")
+        rows = [(p, t, (p + t) * 7 % 31) for p in range(4) for t in range(600)]
+        with workspace.transaction() as txn:
+            txn.insert("m", rows)
+        workspace.install(
+            f"v[p, t] = r <- agg<<r = {fold}>> m[p, t] = _, m[p, u] = v, u <= t.", "v"
+        )
+        workspace.verify("v")
+        workspace.exec("^m[1, 2] = 99.")
+        workspace.verify("v")
+
+
+def test_sums_beyond_a_word_are_added_up_in_the_tree(tmp_path):
+    with ivm.open(tmp_path / "s.pages", threads=1) as workspace:
+        workspace.install(BASE, "main")
+        with workspace.transaction() as txn:
+            txn.insert("m", [(0, t, 2**62 if t % 2 else -(2**62)) for t in range(600)])
+        workspace.install("v[t] = r <- agg<<r = sum(v)>> m[_, t] = _, m[_, u] = v, u <= t.", "v")
+        assert {row[-1] for row in workspace["v"]} == {0, -(2**62)}
 
 
 @settings(relaxed, max_examples=times(5))
