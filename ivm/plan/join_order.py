@@ -247,6 +247,7 @@ class JoinOrders:
         one, if any does; without it, products of small relations are found, too.
         """
         begun = [Begun(tuple(own), frozenset(self._with_held(own)))]
+        rest = [name for name in rest if name in self._together]
         for _ in rest:
             cheapest: dict[frozenset[str], Begun] = {}
             for one in sorted(begun, key=lambda b: b.cost):
@@ -266,13 +267,35 @@ class JoinOrders:
             n for n in left if n in near or (tied and self._is_pinned(n, begun.bound))
         ] or left:
             _, bound, bindings, cost = begun
-            cost += self._indexing(name, bound)
-            for placed in self._placed(name):
-                step = self._step(placed, bound)
-                cost += bindings * step.smallest * step.fans
-                bindings *= step.smallest * step.shared
-                bound = bound.union((placed,))
-            yield Begun((*begun.names, name), bound, bindings, cost)
+            for one in self._together[name]:
+                cost += self._indexing(one, bound)
+                for placed in self._placed(one):
+                    step = self._step(placed, bound)
+                    cost += bindings * step.smallest * step.fans
+                    bindings *= step.smallest * step.shared
+                    bound = bound.union((placed,))
+            yield Begun((*begun.names, *self._together[name]), bound, bindings, cost)
+
+    @cached_property
+    def _together(self) -> dict[str, tuple[str, ...]]:
+        """The variables that the search places, each with those that it places with it: the same
+        atoms hold these, and no comparison or heavy hitter tells them apart; they come as in the
+        atom with the most rows.
+        """
+        apart = {name for form in self._conjunction.bounds for name in form.times}
+        apart |= {other for other, _ in self._equal.values() if other}
+        apart |= {n for a in self._atoms for n in a.names if n and self._skew(n, a)[1]}
+        few = len(self._free) <= costs.PERMUTED_MAX
+        alike: dict[object, list[str]] = {}
+        for name in self._free:
+            key = name if few or name in apart else (*self._places[name],)
+            alike.setdefault(key, []).append(name)
+        for names in alike.values():
+            if len(names) > 1:
+                holding = [self._atoms[n] for n in self._places[names[0]]]
+                most = max(holding, key=lambda a: self.rows(a.atom.predicate))
+                names.sort(key=most.names.index)
+        return {names[0]: (*names,) for names in alike.values()}
 
     # -- costs
 

@@ -13,20 +13,18 @@ read.
 """
 
 from collections.abc import Callable, Mapping
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from ivm.lang.rewrite.numbers import rows_of
-from pagestore.host import begins, distinct, read_blocks, sort_order
+from pagestore.host import begins, numbered, read_blocks, sort_order
 
 ROWS_ASSUMED = 1000  # of a relation that has no rows yet
 WHOLE_ROWS = 1 << 15  # a relation with up to so many rows is read whole
 SAMPLE_ROWS = 1 << 15  # of others
 BLOCK_ROWS = 1 << 9  # neighbouring rows
 TABLE_PER_ROW = 8  # the most entries of a table for each row of a sample
-PACKED = 1 << 62  # numbers that a word holds
 HEAVY_SHARE = 1 / 64  # of the rows: a value in more of them is a heavy hitter
 HEAVY_FACTOR = 8  # if it is also in so many times the rows that a value is in on average
 
@@ -49,6 +47,7 @@ class Sample:
     def __init__(self, blocks: list[np.ndarray], count: int) -> None:
         self.rows, self.count = np.concatenate(blocks, axis=1), count
         self.place = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
+        self._known = dict[tuple[int, ...], tuple[np.ndarray, int]]()
 
     @property
     def is_whole(self) -> bool:
@@ -56,17 +55,36 @@ class Sample:
         return bool(self.rows.shape[1] == self.count)
 
     def distinct(self, columns: tuple[int, ...]) -> float:
-        """Estimate the distinct tuples of some columns; exact if these are all. O(n log n)."""
-        chosen = self.rows[list(columns)]
+        """Estimate the distinct tuples of some columns; exact if these are all.  O(n)."""
         if self.is_whole:
-            return float(_different(chosen))
-        places = _places_of(chosen, self.place)
-        once, twice = np.count_nonzero(places == 1), np.count_nonzero(places == 2)
+            return float(self._numbered(columns)[1])
+        places = self.places(columns)
         blocks, read = int(self.place[-1]) + 1, self.rows.shape[1] / self.count
+        once, twice = np.count_nonzero(places == 1), np.count_nonzero(places == 2)
         unmet = once**2 / max(
             1.0, 2 * twice * blocks / max(1, blocks - 1) + once * read / (1 - read)
         )
         return float(min(self.count, len(places) + unmet))
+
+    def places(self, columns: tuple[int, ...]) -> np.ndarray:
+        """Return at how many places each different tuple of some columns was met.  O(n)."""
+        (tuples, different), blocks = self._numbered(columns), int(self.place[-1]) + 1
+        met, count = _renumbered(tuples * blocks + self.place, different * blocks)
+        tuple_of = np.empty(count, np.int64)
+        tuple_of[met] = tuples
+        return np.bincount(tuple_of)
+
+    def _numbered(self, columns: tuple[int, ...]) -> tuple[np.ndarray, int]:
+        """Return a number for each row, the same for equal tuples of some columns, and how many
+        tuples differ.
+        """
+        if columns not in self._known:
+            codes, count = _ranks(self.rows[columns[-1]]) if columns else (0 * self.place, 1)
+            if len(columns) > 1:
+                before, different = self._numbered(columns[:-1])
+                codes, count = _renumbered(before * count + codes, different * count)
+            self._known[columns] = codes, count
+        return self._known[columns]
 
     def heavy(self, column: int) -> dict[int, float]:
         """Estimate how many rows each heavy hitter of a column is in; of a part, those that
@@ -168,44 +186,28 @@ class Statistics:
         return self._samples[predicate]
 
 
-def _places_of(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return at how many places each different column of rows[C, n] was met, where column i is
-    of place[i].
+def _ranks(words: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the rank of each word among the distinct ones, so that rows in order have numbers in
+    order, and how many these are.
     """
-    blocks = int(place[-1]) + 1
-    codes = _codes(rows, PACKED // blocks)
-    if codes is None:
-        met = distinct(np.concatenate([rows, place[None]]))
-        return np.diff(np.flatnonzero(begins(met[:-1])), append=met.shape[1])
-    size = (int(codes.max()) + 1) * blocks
-    codes = codes * blocks + place
-    if size <= TABLE_PER_ROW * len(codes):
-        table = np.bincount(codes, minlength=size).reshape(-1, blocks)
-        places: np.ndarray = np.count_nonzero(table, axis=1)
-        return places[places > 0]
-    if (codes[1:] < codes[:-1]).any():
-        codes = distinct(codes[None])[0]
-    met = codes[begins(codes[None])] // blocks
-    return np.diff(np.flatnonzero(begins(met[None])), append=len(met))
+    numbers, count = numbered(words)
+    first = np.empty(count, np.int64)
+    first[numbers] = words
+    ranks = np.empty(count, np.int64)
+    ranks[np.argsort(first)] = np.arange(count)
+    return ranks[numbers], count
 
 
-def _different(rows: np.ndarray) -> int:
-    """Count the different columns of rows[C, n]: by a table where values are near to each other,
-    else by sorting.
+def _renumbered(codes: np.ndarray, size: int) -> tuple[np.ndarray, int]:
+    """Return a number from 0 for each of some numbers below `size`, and how many differ; in order
+    if they are, or few.
     """
-    codes = _codes(rows, TABLE_PER_ROW * rows.shape[1])
-    return int(distinct(rows).shape[1] if codes is None else np.count_nonzero(np.bincount(codes)))
-
-
-def _codes(rows: np.ndarray, most: int) -> np.ndarray | None:
-    """Return a number from 0 for each column of rows[C, n], equal for equal ones; None if they
-    may exceed `most`.
-    """
-    low, high = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
-    spans = [most_here - least + 1 for least, most_here in zip(low, high, strict=True)]
-    if prod(spans) > most:
-        return None
-    codes = np.zeros(rows.shape[1], np.int64)
-    for column, least, span in zip(rows, low, spans, strict=True):
-        codes = codes * span + (column - least)
-    return codes
+    if (codes[1:] >= codes[:-1]).all():
+        places = np.cumsum(begins(codes[None])) - 1
+        return places, int(places[-1]) + 1
+    if size > TABLE_PER_ROW * len(codes):
+        return numbered(codes)
+    table = np.zeros(size, np.int64)
+    table[codes] = 1
+    ranks = np.cumsum(table)
+    return ranks[codes] - 1, int(ranks[-1])
