@@ -103,6 +103,12 @@ class SqlType(NamedTuple):
             return -most, most
         return None
 
+    @property
+    def has_short_sums(self) -> bool:
+        """Whether a word holds the sum of a column of exact numbers."""
+        short = self.is_decimal and self.precision <= SUMMED
+        return short or (self.is_integer and BITS.get(self.name, DIGITS) < 32)
+
     def holds(self, other: "SqlType") -> bool:
         """Return whether every number of another type is one of this, perhaps with fewer digits."""
         own = self.range

@@ -166,13 +166,16 @@ class Aggregate:
         """Return the argument as a variable that is not null, of distinct values if wanted."""
         return self.variables(self.arguments()[:1], type_)[0]
 
-    def filled(self) -> tuple[Typed, Typed | None]:
+    def filled(self, for_mean: bool = False) -> tuple[Typed, Typed | None]:
         """Return the argument of a sum as a variable that is not null, and, if all rows of a group
         are read, though it may be null, another that is 1 or 0: whether it is a value, else 0.
+
+        A mean is a quotient of such sums where a word holds them and a join has the rows.
         """
         value = self.values.value(self.arguments()[0])
         if (
             not (self.total and self.grouping.presents)
+            or (for_mean and not (self._is_joined and value.type.has_short_sums))
             or self.one.distinct
             or not value.type.is_number
             or value.type.wide
@@ -180,6 +183,10 @@ class Aggregate:
         ):
             return self.argument(), None
         return self.builder.define(self.body, without_null(value)), self.flag(value)
+
+    @property
+    def _is_joined(self) -> bool:
+        return sum(isinstance(one, Atom) for one in self.body.literals) > 1
 
     def flag(self, value: Typed) -> Typed:
         """Return a variable that is 1 in rows where a value is not null, else 0."""

@@ -40,6 +40,7 @@ from ivm.sql.types import (
 )
 
 UINTEGER = SqlType("UINTEGER")
+ONE = Lit(1, "int64")
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
 # moments and intervals, which have microseconds
 MEASURED = (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL)
@@ -123,7 +124,11 @@ def _long_sum(one: Aggregate, value: Typed, type_: SqlType) -> Made:
 
 
 def _avg(one: Aggregate) -> Made:
-    value = one.argument()
+    value, flag = one.filled(for_mean=True)
+    if flag is not None:
+        total, count = (one.fold("sum", each.type, one.weighed(each)) for each in (value, flag))
+        mean = one.computed(DOUBLE, [total, count], lambda s, n: _mean(s, call("greatest", n, ONE)))
+        return mean._replace(present=count.table)
     if value.type == DATE:
         value = one.builder.define(one.body, convert(value, TIMESTAMP))
     if value.type in MEASURED:
@@ -140,11 +145,11 @@ def _avg(one: Aggregate) -> Made:
     )
     count = one.fold("count", BIGINT) if weight is None else one.fold("sum", BIGINT, weight)
     float_ = value.type.is_float
-    return one.computed(
-        DOUBLE,
-        [total, count],
-        lambda s, n: Call("/", (s if float_ else Call("float", (s,)), Call("float", (n,)))),
-    )
+    return one.computed(DOUBLE, [total, count], partial(_mean, is_float=float_))
+
+
+def _mean(total: Term, count: Term, is_float: bool = False) -> Term:
+    return call("/", total if is_float else call("float", total), call("float", count))
 
 
 def _middle(one: Aggregate, value: Typed) -> Made:
