@@ -7,13 +7,17 @@ their columns.
                        └─ part
     conditions    part: the column that the constant is compared with
 
-Relations that share no variable are neighbours where a comparison links them.
+Relations that share no variable are neighbours where a comparison links them.  A cycle is opened
+where a relation is looked up by its key: what else it shares is compared.
+
+    order(o, c), customer(c, n), line(o, s), supplier(s, n)       supplier(s, n'), n = n'
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from itertools import permutations
+from dataclasses import replace
+from itertools import chain, combinations, permutations
 from typing import NamedTuple
 
 from ivm.join.kernels.tries import EQ, GE, LE, NE
@@ -21,8 +25,8 @@ from ivm.plan.plan import Bound, Index, Link, Plan
 from pagestore.host import WORD_MAX, WORD_MIN
 
 EVERY = WORD_MIN, WORD_MAX  # word
-# of a conjunction: a join tree is found in the cube of their number, and walked by recursion
-ATOMS_MAX = 32
+# of a conjunction: a join tree is found in the square of their number, and walked by recursion
+ATOMS_MAX = 128
 
 
 class Source(NamedTuple):
@@ -38,13 +42,42 @@ def sources_of(plan: Plan) -> list[Source]:
     """Return the atoms of a plan as columns of their relations."""
     found = []
     for t, trie in enumerate(plan.tries):
-        names = [plan.variables[level] for level in trie.levels]
+        names = [
+            parted(name) if (t, name) in plan.apart else name
+            for name in (plan.variables[level] for level in trie.levels)
+        ]
         places = dict(zip(names, trie.index.order, strict=False))
         places |= {
             r.variable: _relation_column(trie.index, r.column) for r in plan.reads if r.trie == t
         }
         found.append(Source(trie.index.predicate, places, frozenset(names), trie.negated))
     return found
+
+
+def parted(name: str) -> str:
+    """Return what a variable is called in a relation where it is compared, not looked up."""
+    return name + "'"
+
+
+def opened(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> Plan | None:
+    """Return a cyclic plan with the variables at which its cycle is opened, so that each key leads
+    to one row whose columns are needed; None if no such variable, or two, are enough.
+    """
+    sources = [(t, s) for t, s in enumerate(sources_of(plan)) if not s.negated]
+    core = [sources[n] for n in _ears([frozenset(s.places) for _, s in sources])[1]]
+    uses = Counter(name for _, source in core for name in source.places)
+    spare = [
+        (t, name)
+        for t, source in core
+        for name, column in source.places.items()
+        if uses[name] > 1 and column >= keys[source.predicate]
+    ]
+    for apart in chain(combinations(spare, 1), combinations(spare, 2)):
+        one, compared = replace(plan, apart=apart), {name for _, name in apart}
+        read = needed.union(compared, map(parted, compared))
+        if is_supported(one) and not lists_pairs(one, keys, read):
+            return one
+    return None
 
 
 def negated_in(plan: Plan) -> list[Source]:
@@ -76,20 +109,31 @@ def join_tree(
     >>> join_tree([frozenset("xy"), frozenset("yz"), frozenset("zw")]), join_tree([*map(frozenset, ("xy", "yz", "zx"))])
     ([(0, 1), (1, 2)], None)
     """
+    edges, left = _ears(names)
+    if len(left) < 2:
+        return edges
+    return edges + linking if (linking := _linking(names, left, edges, links)) else None
+
+
+def _ears(names: Sequence[frozenset[str]]) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return edges from relations whose shared variables another one has, which are taken away one
+    after the other, and the relations that are left: a cyclic core, or one of each tree.
+    """
     left, edges = [*range(len(names))], list[tuple[int, int]]()
-    while len(left) > 1:
+    uses = Counter(chain.from_iterable(names))
+    going = True
+    while going and len(left) > 1:
+        going = False
         for one in left:
-            shared = names[one].intersection(
-                frozenset().union(*(names[i] for i in left if i != one))
-            )
-            parent = next((i for i in left if i != one and shared and shared <= names[i]), None)
-            if parent is not None:
+            shared = {name for name in names[one] if uses[name] > 1}
+            ways = (i for i in reversed(left) if i != one and shared and shared <= names[i])
+            if (parent := next(ways, None)) is not None:
                 edges.append((one, parent))
                 left.remove(one)
+                uses.subtract(names[one])
+                going = True
                 break
-        else:
-            return edges + linking if (linking := _linking(names, left, edges, links)) else None
-    return edges
+    return edges, left
 
 
 def _linking(

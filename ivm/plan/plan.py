@@ -28,7 +28,7 @@ from ivm.join.kernels.tries import GE, LE, NE
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
 from ivm.lang.ir import Predicate, Term, Type, variables
 from ivm.lang.nulls import tests_null
-from ivm.terms.conditions import Choice, Filter, compared, is_sure
+from ivm.terms.conditions import Choice, Filter, applies_functions, compared, is_sure
 
 MIRRORED = {GE: LE, LE: GE, NE: NE}
 
@@ -189,7 +189,8 @@ class Plan:
     `moves` those of a trie whose one value is exchanged.
     The variables `nulls` may be null. `pace` is the estimate of the operations that probing a
     changed row takes; 0 if none was made. `estimates` are those of the rows that each of its
-    `steps` finds.  `links` are the filters that compare two variables as words.
+    `steps` finds.  `links` are the filters that compare two variables as words.  By columns a cycle
+    is opened at the variables `apart` of some tries: they are compared, not looked up.
     """
 
     variables: tuple[str, ...]
@@ -208,6 +209,7 @@ class Plan:
     estimates: tuple[float, ...] = ()
     links: tuple[tuple[Filter, Link], ...] = ()
     moves: tuple[Move, ...] = ()
+    apart: tuple[tuple[int, str], ...] = ()
 
     def going(
         self, way: type[Way], choice: str, probes: tuple["Plan", ...] = (), once: bool = False
@@ -246,11 +248,12 @@ class Plan:
 
     @cached_property
     def sure(self) -> tuple[Filter, ...]:
-        """The filters without arithmetic, of what a binding holds: these cannot fail, so they
-        may be applied early.
+        """The filters of what a binding holds that cannot fail, so that they may be applied early;
+        those that apply functions come last.
         """
         known = {*self.columns}
-        return tuple(f for f in self.filters if isinstance(f, Choice) or is_sure(f, known))
+        sure = (f for f in self.filters if isinstance(f, Choice) or is_sure(f, known))
+        return tuple(sorted(sure, key=applies_functions))
 
     @cached_property
     def null_words(self) -> frozenset[str]:

@@ -27,7 +27,7 @@ from ivm.names import is_membership, is_unread
 from ivm.plan import costs
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
 from ivm.plan.join_order import JoinOrders
-from ivm.plan.join_tree import is_linked, is_supported, lists_pairs, names_of_bound
+from ivm.plan.join_tree import is_linked, is_supported, lists_pairs, names_of_bound, opened
 from ivm.plan.moves import moves_of, order_of
 from ivm.plan.plan import Columns, Move, Plan, Rounds, Scan, Trie, Tries, Upkeep, Way, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
@@ -391,11 +391,15 @@ def _in_columns(
     ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
     begun = {t: conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()}
     plans = [*begun.values()]
+    if not is_supported(plans[0]):
+        tree = opened(plans[0], conjunction.stored_keys, _needed(conjunction, plans[0]))
+        if not tree:
+            return None
+        plans = [replace(one, apart=tree.apart) for one in plans]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if (
         max(ranges.values(), default=0) > 1
         or any(not plans[0].nulls.isdisjoint(names_of_bound(plans[0], b)) for b in plans[0].bounds)
-        or not is_supported(plans[0])
         or is_linked(plans[0])
     ):
         return None
@@ -433,12 +437,7 @@ def _is_found_by_links(
     """Return whether some relations of a plan share no variable, and its bindings are found by
     ranges, or counted.
     """
-    if (
-        plan.nulls
-        or not is_supported(plan)
-        or not is_linked(plan)
-        or _reads_little(plan, orders, distinct)
-    ):
+    if not is_supported(plan) or not is_linked(plan) or _reads_little(plan, orders, distinct):
         return False
     if not is_linked(plan, ranges=True):
         return True

@@ -13,7 +13,7 @@ each binding has a code next to its word, which is 0, or the place of the operat
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -47,16 +47,21 @@ BY_ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails: the lowest two bits of a cod
 EXACT = 2.0**53  # below it a float holds every whole number
 PLACE_BITS = 20  # the bits of the operator's column in a code; the line is above them
 Codes = np.ndarray | None  # int64[n], 0 where a term does not fail; None if it fails nowhere
+Applied = tuple[np.ndarray, Codes, np.ndarray | None]  # words, codes, and where they are null
 
 
-class Batch(NamedTuple):
+class Batch:
     """n bindings: a column of words int64[n] for each variable, and codes for the variables
-    whose terms failed.
+    whose terms failed; and what functions were applied to, so that each is applied once.
     """
 
-    n: int
-    columns: dict[str, np.ndarray]
-    failures: dict[str, np.ndarray]
+    __slots__ = "applied", "columns", "failures", "n"
+
+    def __init__(
+        self, n: int, columns: dict[str, np.ndarray], failures: dict[str, np.ndarray]
+    ) -> None:
+        self.n, self.columns, self.failures = n, columns, failures
+        self.applied = dict[Call, Applied]()
 
     def only(self, which: np.ndarray) -> "Batch":
         """Return the bindings that a mask bool[n], or indices, choose."""
@@ -185,18 +190,23 @@ class Evaluator:
             return _any([self._null(arg, batch) for arg in term.args])
         return None if term.name in ("is_null", "same") else self._applied(term, batch)[2]
 
-    def _argument(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes, np.ndarray | None]:
-        """Return the words of a term, its codes, and where it is null; a function is applied
-        once for all of them.
-        """
+    def _argument(self, term: Term, batch: Batch) -> Applied:
+        """Return the words of a term, its codes, and where it is null."""
         if isinstance(term, Call):
             return self._applied(term, batch)
         return *self.words(term, batch), self._null(term, batch)
 
-    def _applied(self, term: Call, batch: Batch) -> tuple[np.ndarray, Codes, np.ndarray | None]:
+    def _applied(self, term: Call, batch: Batch) -> Applied:
         """Return the words and codes of a function's application, and where it is null: there
-        its word is NULL.
+        its word is NULL.  A function is applied once to a batch.
         """
+        found = batch.applied.get(term)
+        if found is None:
+            found = batch.applied[term] = self._apply(term, batch)
+        return found
+
+    def _apply(self, term: Call, batch: Batch) -> Applied:
+        """As `_applied`, without regard to what was applied before."""
         args = [self._argument(arg, batch) for arg in term.args]
         nulls = [null if null is not None and null.any() else None for _, _, null in args]
         types = tuple(self._type(arg) for arg in term.args)

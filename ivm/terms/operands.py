@@ -3,7 +3,7 @@
 A function that is computed in Python is called once for each distinct combination of its arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -16,7 +16,14 @@ from ivm.lang.functions import define
 from ivm.lang.ir import Type
 from ivm.lang.types import TEXTS, scale
 from ivm.memory import memory_allowed, slices
-from pagestore.host import WORD_MAX, WORD_MIN, float_values, float_words, of_texts
+from pagestore.host import (
+    WORD_MAX,
+    WORD_MIN,
+    float_values,
+    float_words,
+    numbered,
+    of_texts,
+)
 
 DAY = 86_400_000_000  # microseconds
 LONG = 1 << 16  # letters of a text that is counted as soon as it is made
@@ -49,9 +56,9 @@ class Operands(NamedTuple):
 
     def values(self, place: int) -> list[Any]:
         """Return an argument's values as objects of Python; those that are equal are one."""
-        distinct, places = np.unique(self.words[place], return_inverse=True)
+        (distinct,), places = distinct_rows(self.words[place : place + 1])
         found: list[Any] = self.encode.decode(self.types[place], distinct).to_pylist()
-        return [found[n] for n in places.tolist()]
+        return found * len(places) if len(found) == 1 else [found[n] for n in places.tolist()]
 
     def texts(self, place: int) -> Any:
         """Return an argument's values, which are texts, as an Arrow array of strings."""
@@ -72,13 +79,17 @@ def as_floats(words: np.ndarray, type_: Type) -> np.ndarray:
     return words.astype(np.float64) if not digits else words / 10.0**digits
 
 
-def by_text(function: Callable[..., Any], x: Operands) -> Result:
+def by_text(
+    function: Callable[..., Any], x: Operands, columns: Callable[..., Any] | None = None
+) -> Result:
     """Evaluate a function of Python once for each distinct combination of arguments.
 
-    Where it raises ValueError, InvalidOperation or OverflowError, or gives an integer beyond a
+    Where all but the first argument are constants, `columns` may give its values for an Arrow array
+    of texts, as an Arrow array; or None, for constants that it does not serve.  Where the function
+    raises ValueError, InvalidOperation or OverflowError, or gives an integer beyond a
     word, it has no value.  Raises RoomError if texts take more memory than an evaluation may take.
     """
-    return over_distinct(partial(_called, function), x)
+    return over_distinct(partial(_called, function, columns), x)
 
 
 def reading(
@@ -88,30 +99,62 @@ def reading(
     return lambda x: by_text(read, x) if x.types[0] in TEXTS else other(x)
 
 
-def by_value(name: str, signature: str, function: Callable[..., Any], **more: Any) -> None:
-    """Define a function of terms, as `define` does, that is a function of Python."""
-    define(name, signature, partial(by_text, function), **more)
+def by_value(
+    name: str,
+    signature: str,
+    function: Callable[..., Any],
+    columns: Callable[..., Any] | None = None,
+    **more: Any,
+) -> None:
+    """Define a function of terms, as `define` does, that is a function of Python; see `by_text`."""
+    define(name, signature, partial(by_text, function, columns=columns), **more)
 
 
 def over_distinct(compute: Callable[[Operands], Result], x: Operands) -> Result:
     """Evaluate a function once for each distinct combination of arguments, over some at a time:
     so many that their texts fit in memory.
     """
-    rows = np.stack(x.words) if x.words else np.zeros((0, x.n), np.int64)
-    distinct, inverse = np.unique(rows, axis=1, return_inverse=True)
-    words, fails = np.zeros(distinct.shape[1], np.int64), np.zeros(distinct.shape[1], bool)
-    for some in slices(distinct.shape[1], lambda: int(x.encode.passed)):
-        part = distinct[:, some]
-        words[some], fails[some] = compute(x._replace(n=part.shape[1], words=list(part)))
-    inverse = inverse.reshape(-1)
-    return words[inverse], fails[inverse]
+    if not x.n:
+        return np.zeros(0, np.int64), x.none()
+    if not x.words:
+        return compute(x)
+    distinct, places = distinct_rows(x.words)
+    n = len(distinct[0])
+    words, fails = np.zeros(n, np.int64), np.zeros(n, bool)
+    for some in slices(n, lambda: int(x.encode.passed)):
+        part = [column[some] for column in distinct]
+        words[some], fails[some] = compute(x._replace(n=len(part[0]), words=part))
+    return (words, fails) if n == x.n else (words[places], fails[places])
 
 
-def _called(function: Callable[..., Any], x: Operands) -> Result:
+def distinct_rows(columns: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the distinct combinations of K >= 1 columns of words int64[n], n >= 1, in the order of
+    their first rows, and the place of each row among them.  A column of one word costs a comparison.
+    """
+    n = len(columns[0])
+    places, count = np.zeros(n, np.int64), 1
+    for column in columns:
+        if (column == column[0]).all():
+            continue
+        more, found = numbered(column)
+        places, count = (more, found) if count == 1 else numbered(places * found + more)
+    first = np.empty(count, np.int64)
+    first[places[::-1]] = np.arange(n - 1, -1, -1)
+    return [column[first] for column in columns], places
+
+
+def _called(
+    function: Callable[..., Any], columns: Callable[..., Any] | None, x: Operands
+) -> Result:
     """Evaluate a function of Python for each combination of arguments, as `by_text` does."""
-    columns = [x.values(n) for n in range(len(x.words))]
+    if columns and all((words == words[0]).all() for words in x.words[1:]):
+        constants = [x.values(n)[0] for n in range(1, len(x.words))]
+        given = columns(x.texts(0), *(text_of(v) if isinstance(v, bytes) else v for v in constants))
+        if given is not None:
+            return x.encode.words(x.gives, given), x.none()
+    arguments = [x.values(n) for n in range(len(x.words))]
     found, fails, size = list[Any](), x.none(), 0
-    for place, row in enumerate(zip(*columns, strict=True)):
+    for place, row in enumerate(zip(*arguments, strict=True)):
         try:
             found.append(function(*(text_of(v) if isinstance(v, bytes) else v for v in row)))
             if x.gives == "int64" and not WORD_MIN <= found[-1] <= WORD_MAX:

@@ -28,6 +28,7 @@ from ivm.terms.operands import (
     Operands,
     Result,
     by_value,
+    distinct_rows,
     fitting,
     no_value,
     over_distinct,
@@ -69,19 +70,15 @@ def _by_pattern(
 
         words, fails = np.zeros(x.n, np.int64), x.none()
         constants = [place, *range(2, len(x.words))]
-        keys = np.stack([x.words[n] for n in constants])
-        patterns, inverse = np.unique(keys, axis=1, return_inverse=True)
+        patterns, places = distinct_rows([x.words[n] for n in constants])
         values = [x._replace(words=[row]).values(0) for row in patterns]
         # those of each pattern, one after the other
-        rows = np.argsort(inverse.reshape(-1), kind="stable")
-        parts = np.split(
-            rows, np.cumsum(np.bincount(inverse.reshape(-1), minlength=patterns.shape[1]))[:-1]
-        )
-        for which, given in zip(parts, zip(*values, strict=True), strict=False):
-            distinct, back = np.unique(x.words[1 - place][which], return_inverse=True)
+        rows = np.argsort(places, kind="stable")
+        parts = np.split(rows, np.cumsum(np.bincount(places))[:-1])
+        for which, given in zip(parts, zip(*values, strict=True), strict=True):
+            texts = x._replace(words=[x.words[1 - place][which]]).texts(0)
             try:
-                found = compute(x._replace(words=[distinct]).texts(0), *map(_text, given))
-                words[which] = x.encode.words(x.gives, found)[back]
+                words[which] = x.encode.words(x.gives, compute(texts, *map(_text, given)))
             except pa.ArrowInvalid:
                 fails[which] = True
         return words, fails & (not lenient)
@@ -138,6 +135,26 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
     if length < 0:
         begin, length = begin + length, -length
     return text[max(0, begin) : max(0, begin + length)]
+
+
+def _substrings(texts: "pa.Array", start: int, length: int | None = None) -> "pa.Array | None":
+    """Return parts of texts, as `_substring` does, if they are counted from the begin."""
+    import pyarrow.compute as pc
+
+    if start < 1 or (length is not None and length < 0):
+        return None
+    return pc.utf8_slice_codeunits(texts, start - 1, None if length is None else start - 1 + length)
+
+
+def _of_arrow(name: str) -> Callable[..., "pa.Array"]:
+    """Return a function of texts and a constant that pyarrow.compute computes."""
+
+    def computed(texts: "pa.Array", constant: str = " ") -> "pa.Array":
+        import pyarrow.compute as pc
+
+        return getattr(pc, name)(texts, constant)
+
+    return computed
 
 
 def _right(text: str, count: int) -> str:
@@ -276,15 +293,16 @@ def _is_filled(args: Sequence[Term]) -> bool:
 
 # fmt: off
 by_value("string:trim", "string, string? -> string", lambda text, letters=" ": text.strip(letters),
-    also="trim")
+    _of_arrow("utf8_trim"), also="trim")
 by_value("string:ltrim", "string, string? -> string",
-    lambda text, letters=" ": text.lstrip(letters), also="ltrim")
+    lambda text, letters=" ": text.lstrip(letters), _of_arrow("utf8_ltrim"), also="ltrim")
 by_value("string:rtrim", "string, string? -> string",
-    lambda text, letters=" ": text.rstrip(letters), also="rtrim")
+    lambda text, letters=" ": text.rstrip(letters), _of_arrow("utf8_rtrim"), also="rtrim")
 by_value("string:concat", "string... -> string", _concat, also="concat cat")
-by_value("string:substring", "string, int64, int64? -> string", _substring, also="substring",
-    sql="substring substr")
-by_value("string:left", "string, int64 -> string", lambda text, count: text[:count], sql="left")
+by_value("string:substring", "string, int64, int64? -> string", _substring, _substrings,
+    also="substring", sql="substring substr")
+by_value("string:left", "string, int64 -> string", lambda text, count: text[:count],
+    lambda texts, count: _substrings(texts, 1, count), sql="left")
 by_value("string:right", "string, int64 -> string", _right, sql="right")
 by_value("string:lpad", "string, int64, string -> string?",
     lambda text, count, filling: _pad(text, count, filling, True), sure=_is_filled)
@@ -296,12 +314,12 @@ by_value("string:reverse", "string -> string", _reversed, also="reverse", sql="r
 by_value("string:repeat", "string, int64 -> string?", _repeat, sql="repeat")
 by_value("string:position", "string, string -> int64", lambda text, part: text.find(part) + 1,
     also="position")
-by_value("string:starts_with", "string, string -> bool", str.startswith, also="starts_with",
-    sql="starts_with prefix")
-by_value("string:ends_with", "string, string -> bool", str.endswith, also="ends_with",
-    sql="ends_with suffix")
+by_value("string:starts_with", "string, string -> bool", str.startswith,
+    _of_arrow("starts_with"), also="starts_with", sql="starts_with prefix")
+by_value("string:ends_with", "string, string -> bool", str.endswith, _of_arrow("ends_with"),
+    also="ends_with", sql="ends_with suffix")
 by_value("string:contains", "string, string -> bool", lambda text, part: part in text,
-    also="contains", sql="contains")
+    _of_arrow("match_substring"), also="contains", sql="contains")
 by_value("string:parts", "string, string -> int64",
     lambda text, separator: len(split(text, separator)))
 by_value("string:split_part", "string, string, int64 -> string", _split_part, also="split_part",

@@ -360,7 +360,7 @@ class Head:
         columns, and failure codes if a step failed.
         """
         which, codes = None, None
-        batch = batch._replace(columns={**batch.columns}, failures={})
+        batch = Batch(batch.n, {**batch.columns}, {})
         for computed, node in steps:
             if not isinstance(node, Compare | Choice):
                 batch.columns[computed], failed = evaluator.words(node, batch)

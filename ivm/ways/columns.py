@@ -42,6 +42,7 @@ from ivm.plan import costs
 from ivm.plan.join_tree import EVERY, JoinTree, Source, intervals_of, negated_in
 from ivm.plan.key_ranges import Range, after_prefix, prefixes, text_keys, text_ranges
 from ivm.plan.plan import Index, Plan, Trie
+from ivm.terms.conditions import leaves_few
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch
 from ivm.ways.conditions import Condition, conditions_of
@@ -729,7 +730,7 @@ class Within(Child):
             left = {
                 name: all_.columns[name] for name in after.union(self._shown) & all_.columns.keys()
             }
-            yield all_._replace(columns=left), times_
+            yield Batch(all_.n, left, all_.failures), times_
 
 
 def _refuse_overflow(times: np.ndarray, by: int) -> None:
@@ -742,10 +743,14 @@ def _passing(conditions: Iterable[Condition], batch: Batch, times: np.ndarray | 
     """Return the bindings that satisfy conditions."""
     keep: np.ndarray | None = None
     for condition in conditions:
+        if condition.applies_functions and leaves_few(keep):
+            batch, times, keep = *_chosen(keep, batch, times), None
         holds = condition.holds(batch)
         keep = holds if keep is None else keep & holds
-    if keep is None or keep.all():
-        return batch, times
+    return (batch, times) if keep is None or keep.all() else _chosen(keep, batch, times)
+
+
+def _chosen(keep: np.ndarray, batch: Batch, times: np.ndarray | None) -> Part:
     which = np.flatnonzero(keep)
     columns = {name: column.take(which) for name, column in batch.columns.items()}
     return Batch(len(which), columns, {}), times if times is None else times[which]

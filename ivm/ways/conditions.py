@@ -13,10 +13,10 @@ import numpy as np
 
 from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE
 from ivm.lang.ir import Type, variables
-from ivm.plan.join_tree import link_of, names_of_bound
+from ivm.plan.join_tree import link_of, names_of_bound, parted
 from ivm.plan.linear import Linear
 from ivm.plan.plan import Link, Plan
-from ivm.terms.conditions import Filter, compared
+from ivm.terms.conditions import Filter, applies_functions, compared
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import COMPARE, Batch, Evaluator
 
@@ -25,11 +25,14 @@ STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a boun
 
 
 class Condition(NamedTuple):
-    """What bindings must satisfy, given columns of some variables; a bound of two may be a link."""
+    """What bindings must satisfy, given columns of some variables; a bound of two may be a link.
+    One that `applies_functions` costs more than others.
+    """
 
     names: frozenset[str]
     holds: Callable[[Batch], np.ndarray]
     link: Link | None = None
+    applies_functions: bool = False
 
 
 def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
@@ -50,9 +53,13 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
         else:
             holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
         conditions.append(Condition(names_of_bound(plan, b), holds, link_of(plan, b)))
+    for _, name in plan.apart:
+        holds = partial(_pair_holds, name, "=", parted(name))
+        conditions.append(Condition(frozenset((name, parted(name))), holds))
     for one in plan.sure:
         names = frozenset(v.name for v in variables(*compared([one])))
-        conditions.append(Condition(names, partial(_passes, evaluator, one), linked.get(one)))
+        holds = partial(_passes, evaluator, one)
+        conditions.append(Condition(names, holds, linked.get(one), applies_functions(one)))
     return conditions
 
 

@@ -25,7 +25,7 @@ from ivm.plan.key_ranges import Range, key_ranges
 from ivm.plan.plan import Plan, Scan
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
-from ivm.terms.conditions import Filter, compared, renamed_filter
+from ivm.terms.conditions import Filter, applies_functions, compared, leaves_few, renamed_filter
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch, Evaluator
 from ivm.views.heads import Columns
@@ -130,12 +130,15 @@ class _Reading(NamedTuple):
         was evaluated.
         """
         keep: np.ndarray | None = None
+        evaluator = Evaluator(self.types, encode, self.nulls)
         for one in self.filters:
-            if (one, self.nulls) not in masks:
-                masks[one, self.nulls] = Evaluator(self.types, encode, self.nulls).passes(
-                    one, batch
-                )[0]
-            keep = masks[one, self.nulls] if keep is None else keep & masks[one, self.nulls]
+            mask = masks.get((one, self.nulls))
+            if mask is None and applies_functions(one) and leaves_few(keep):
+                keep[keep] = evaluator.passes(one, batch.only(keep))[0]
+                continue
+            if mask is None:
+                mask = masks[one, self.nulls] = evaluator.passes(one, batch)[0]
+            keep = mask.copy() if keep is None else keep & mask
         return None if keep is None or keep.all() else np.flatnonzero(keep)
 
 

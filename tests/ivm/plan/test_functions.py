@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from hashlib import blake2b, sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import ivm
 from ivm.errors import RangeError, RuleTypeError
 from ivm.lang.functions import ALIASES, FUNCTIONS, USERS
+from pagestore.host import of_texts
 from tests.ivm.plan.function_table import table
 
 ROWS = """t(k, a, s, d, f, dt, ts) -> int(k), int(a), string(s), decimal(8,2)(d), float(f), date(dt), datetime(ts).
@@ -630,3 +632,31 @@ def test_decimals_of_any_scale_are_compared_and_added(views) -> None:  # type: i
     mirror.insert("a", (1, Decimal("1.51")))
     mirror.delete("b", (1, Decimal("1.5000")))
     assert list(mirror.workspace["both"]) == [(2, Decimal("0.0099"))]
+
+
+BY_COLUMNS = {
+    "string:substring": [
+        (n, *more) for n in (-3, 0, 1, 2, 9) for more in ((), (-2,), (0,), (2,), (99,))
+    ],
+    "string:left": [(n,) for n in (-2, 0, 1, 99)],
+    "string:trim": [(), ("ab",), ("",), ("ä ",)],
+    "string:ltrim": [(), ("ab",)],
+    "string:rtrim": [(), ("b\U0001f600",)],
+    "string:starts_with": [("",), ("a",), ("ä",)],
+    "string:ends_with": [("",), ("b",), ("\U0001f600",)],
+    "string:contains": [("",), ("b",), ("aä",), (".",)],
+}
+
+
+@pytest.mark.parametrize("name", BY_COLUMNS)
+def test_texts_are_computed_alike_by_columns_and_one_by_one(name: str) -> None:
+    """Functions of Arrow, where all arguments but the text are constants, and those of Python."""
+    texts = ["", " a b ", "ab", "äöa", "bba", "a\U0001f600b", "a.b", "\tb", "aäb" * 9]
+    compute: Any = FUNCTIONS[name].compute
+    (one_by_one,), by_columns = compute.args, compute.keywords["columns"]
+    served = 0
+    for given in BY_COLUMNS[name]:
+        if (found := by_columns(of_texts(texts), *given)) is not None:
+            assert found.to_pylist() == [one_by_one(text, *given) for text in texts], given
+            served += 1
+    assert served >= 2
