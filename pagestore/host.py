@@ -54,6 +54,7 @@ from pagestore.sorting.tuples import (
     columns_of,
     distinct,
     in_order,
+    numbered,
     repeats,
     sort_order,
 )
@@ -90,7 +91,6 @@ from pagestore.values.codec import (
     float_values,
     float_words,
     narrowed,
-    numbered,
     numbers_of,
     typed,
     value_of_word,

@@ -36,7 +36,6 @@ from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.exact import exact
 from pagestore.values.exact import flags_of as flags_of
-from pagestore.values.exact import numbered as numbered
 from pagestore.values.exact import numbers_of as numbers_of
 from pagestore.values.misfit import Misfit
 from pagestore.values.objects import with_nulls

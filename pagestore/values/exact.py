@@ -64,15 +64,6 @@ def numbers_of(array: pa.Array | pa.ChunkedArray, dtype: Any, each: int = 1) -> 
     return np.frombuffer(buffer, dtype, each * len(array), size * each * array.offset)
 
 
-def numbered(words: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the number of each word int64[n] among the distinct ones, by their first places, and
-    how many these are.  O(n)."""
-    found = pa.Array.from_buffers(
-        pa.int64(), len(words), [None, pa.py_buffer(np.ascontiguousarray(words))]
-    ).dictionary_encode()
-    return numbers_of(found.indices, np.int32).astype(np.int64), len(found.dictionary)
-
-
 def flags_of(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Return the flags of an Arrow array without nulls, bool[n]; as `numbers_of`."""
     return numbers_of(array.cast(pa.uint8()), np.bool_)
