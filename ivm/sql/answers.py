@@ -122,8 +122,8 @@ def finish(
 def typed(columns: list[tuple[str, Typed]], rows: Rows) -> list[tuple[str, Typed]]:
     """Return columns with the types of a query's rows."""
     return [
-        (n, v._replace(type=own.type))
-        for (n, v), (_, own) in zip(columns, rows.columns, strict=True)
+        (n, v._replace(type=column.type))
+        for (n, v), (_, column) in zip(columns, rows.columns, strict=True)
     ]
 
 
@@ -187,7 +187,7 @@ def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:
     required = {v for name in rule.required for v in variables(substitute(Var(name), names))}
     return Rule(
         tuple(substitute(head, names) for head in rule.heads),
-        tuple(substitute(one, names) for one in rule.body),
+        tuple(substitute(literal, names) for literal in rule.body),
         tuple(
             replace(fold, args=tuple(substitute(arg, names) for arg in fold.args))
             for fold in rule.folds
@@ -284,9 +284,9 @@ def in_words(error: RangeError, builder: Builder, trees: Trees, name: str = "") 
     """
     if PART.sub("", error.of) not in ("query", builder.name):
         return error
-    own = trees.origins.get((error.line, error.column))
-    fold = builder.folded.get(trees.head(error.line) or error.of) if own is None else None
-    node = fold if own is None else own
+    origin = trees.origins.get((error.line, error.column))
+    fold = builder.folded.get(trees.head(error.line) or error.of) if origin is None else None
+    node = fold if origin is None else origin
     shown = "a value" if node is None else written(node)
     if node is not None and node.name.lower() == "failing":
         shown = f"{shown} ({node.expressions[1].name})"
@@ -327,7 +327,7 @@ def _problem(error: RangeError, fold: exp.Expr | None) -> str:
 
 def bind(builder: Builder, body: Body) -> None:
     """Add an atom to a body that has none, since a rule needs one."""
-    if not any(isinstance(one, Atom) for one in body.literals):
+    if not any(isinstance(literal, Atom) for literal in body.literals):
         builder.one(body)
 
 

@@ -66,8 +66,8 @@ class Catalog:
         """Return what a type of CREATE TYPE is, whatever the case of its letters; None if there
         is none.
         """
-        own = _find(str(name).strip('"'), self.types)
-        return None if own is None else self.types[own]
+        type_ = _find(str(name).strip('"'), self.types)
+        return None if type_ is None else self.types[type_]
 
     def view(self, name: str) -> exp.Expr | None:
         """Return the query of a view that is expanded; None if there is none of that name."""
@@ -98,10 +98,10 @@ class Catalog:
         """Return the stored name of a table.  Raises SqlError for a view, to which what a statement
         is for, `what`, cannot be done, and for a name that is none.
         """
-        own = self.find(name)
-        if own is not None and own not in self.kept:
-            return own
-        if own is None and _find(name, self.views) is None:
+        table = self.find(name)
+        if table is not None and table not in self.kept:
+            return table
+        if table is None and _find(name, self.views) is None:
             raise SqlError(f"no table {name} exists{nearest(name, self.names())}", node)
         raise SqlError(f"{name} is a view: {what}", node)
 
@@ -111,18 +111,18 @@ class Catalog:
             return self._kept_columns(name)
         schema = self.source[name].info.schema
         given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
-        found = []
+        columns_known = []
         for column in schema.columns:
             text = str(column.type)
             own = given.get(column.name)
             type_ = as_stored(parsed(own["type"]), text) if own else type_of_store(text)
-            found.append(Column(column.name, type_, text.endswith("?")))
-        return found
+            columns_known.append(Column(column.name, type_, text.endswith("?")))
+        return columns_known
 
     def _kept_columns(self, name: str) -> list[Column]:
-        parts = [one for one in (name, *self.kept[name].get("wide", ())) if one in self.source]
+        parts = [part for part in (name, *self.kept[name].get("wide", ())) if part in self.source]
         stored = {
-            c.name: str(c.type) for one in parts for c in self.source[one].info.schema.columns
+            c.name: str(c.type) for part in parts for c in self.source[part].info.schema.columns
         }
         return [
             Column(n, as_stored(parsed(t), stored.get(n, "")), bool(null))
@@ -131,19 +131,19 @@ class Catalog:
 
     def table(self, name: str) -> Table | None:
         """Return a table or a kept view as rules read it; None if there is none of that name."""
-        own = self.find(name)
-        if own is None:
+        kept = self.find(name)
+        if kept is None:
             return None
-        columns = tuple(self.columns(own))
-        weighs = self.weighs(own)
-        if weighs or own in self.kept:
-            leading = self.kept.get(own, {}).get("leading") or len(columns)
+        columns = tuple(self.columns(kept))
+        weighs = self.weighs(kept)
+        if weighs or kept in self.kept:
+            leading = self.kept.get(kept, {}).get("leading") or len(columns)
             key = (*range(len(columns) if weighs else leading),)
-            return Table(own, columns, key, weighs=weighs)
-        schema = self.source[own].info.schema
+            return Table(kept, columns, key, weighs=weighs)
+        schema = self.source[kept].info.schema
         names = [c.name for c in columns]
         key = tuple(names.index(k) for k in schema.key)
-        return Table(own, columns, key, function=len(key) < len(columns))
+        return Table(kept, columns, key, function=len(key) < len(columns))
 
     def weighs(self, name: str) -> bool:
         """Return whether the rows of a table or a kept view have multiplicities."""
@@ -158,9 +158,9 @@ class Catalog:
         """Return the columns of each UNIQUE of a table, as they are named now."""
         names = {c.name.lower(): c.name for c in self.columns(name)}
         return [
-            [names[column.name.lower()] for column in one.this.expressions]
-            for one in self.constraints(name)
-            if isinstance(one, exp.UniqueColumnConstraint)
+            [names[column.name.lower()] for column in constraint.this.expressions]
+            for constraint in self.constraints(name)
+            if isinstance(constraint, exp.UniqueColumnConstraint)
         ]
 
     def schema(self) -> Schema:
@@ -178,12 +178,12 @@ def unnamed(node: exp.Expr) -> exp.Expr:
     """Return a constraint without the CONSTRAINT before it, whose name it has as `NAMED`."""
     if not isinstance(node, exp.Constraint) or len(node.expressions) != 1:
         return node
-    found: exp.Expr = node.expressions[0]
-    found.meta[NAMED] = node.name
-    return found
+    item: exp.Expr = node.expressions[0]
+    item.meta[NAMED] = node.name
+    return item
 
 
 def _find(name: str, names: Any) -> str | None:
     if name in names:
         return name
-    return next((one for one in names if one.lower() == name.lower()), None)
+    return next((known for known in names if known.lower() == name.lower()), None)

@@ -171,19 +171,19 @@ class Builder:
         """Add an atom of a table to a body; return its columns, those `given` or new variables."""
         given = (*given, *(None,) * (len(table.columns) - len(given)))
         row = [
-            one or self.variable(c.type, c.nullable)
-            for one, c in zip(given, table.columns, strict=True)
+            value or self.variable(c.type, c.nullable)
+            for value, c in zip(given, table.columns, strict=True)
         ]
         for part, places in table.parts or ((table, tuple(range(len(row)))),):
             self._add_atom(part, body, tuple(row[place].term for place in places))
         body.scans.append((table, row))
         key = frozenset(v for i in table.key for v in variables(row[i].term))
-        body.keys.append((key, frozenset(v for one in row for v in variables(one.term))))
+        body.keys.append((key, frozenset(v for value in row for v in variables(value.term))))
         own = {*_owned_by_outer(body)}
         body.columns |= {
-            one.term.name: one
-            for one in row
-            if isinstance(one.term, Var) and one.term.name not in own
+            value.term.name: value
+            for value in row
+            if isinstance(value.term, Var) and value.term.name not in own
         }
         return row
 
@@ -248,8 +248,8 @@ class Builder:
             *self.identity(body),
         ]
         inner = body.copy()
-        own = self.define(inner, value)
-        self._bound[term] = self.scan(self.function(inner, keys, own), body, keys)[-1]
+        defined = self.define(inner, value)
+        self._bound[term] = self.scan(self.function(inner, keys, defined), body, keys)[-1]
         return self._bound[term]
 
     def test(self, body: Body, term: Term) -> None:
@@ -288,8 +288,8 @@ class Builder:
     def _in_atom(self, body: Body, variable: Var) -> bool:
         """Return whether an atom of a body has a variable as argument, where it can ask for it."""
         return any(
-            isinstance(one, Atom) and variable in map(self._resolved, one.terms)
-            for one in body.literals
+            isinstance(literal, Atom) and variable in map(self._resolved, literal.terms)
+            for literal in body.literals
         )
 
     def _resolved(self, term: Term | None) -> Term | None:
@@ -332,13 +332,13 @@ class Builder:
 
     def _dependencies(self, body: Body) -> list[tuple[set[str], set[str]]]:
         """Return which variables of a body determine which others."""
-        found = [(set[str](), {*self.carried(body)})]
-        found += [(self.names_of(key), self.names_of(all_)) for key, all_ in body.keys]
+        pairs = [(set[str](), {*self.carried(body)})]
+        pairs += [(self.names_of(key), self.names_of(all_)) for key, all_ in body.keys]
         defined = (self.resolved(one) for one in body.literals if isinstance(one, Define))
-        found += [
+        pairs += [
             ({*variables(one.term)}, {one.var.name}) for one in defined if isinstance(one, Define)
         ]
-        return found
+        return pairs
 
     def is_set(self, body: Body, outputs: Iterable[Term]) -> bool:
         """Return whether outputs tell all rows of a body apart."""
@@ -373,11 +373,11 @@ class Builder:
         """Return as few of the values as are found that determine all of them, rather the first."""
         dependencies = self._dependencies(body)
         names = [self.names_of(variables(one.term)) for one in values]
-        wanted = _closed({*chain(*names)}, dependencies)
+        closed = _closed({*chain(*names)}, dependencies)
         kept = [*range(len(values))]
         for place in reversed(range(len(values))):
             rest = [one for one in kept if one != place]
-            if wanted <= _closed({*chain(*(names[one] for one in rest))}, dependencies):
+            if closed <= _closed({*chain(*(names[one] for one in rest))}, dependencies):
                 kept = rest
         return [values[place] for place in kept]
 
@@ -388,7 +388,7 @@ class Builder:
         owned = list(dict.fromkeys(_owned_by_outer(body)))
         if not owned:
             return []
-        used = {v for one in body.literals for v in variables(self.resolved(one))}
+        used = {v for literal in body.literals for v in variables(self.resolved(literal))}
         used |= {v for term in outputs for v in variables(self.resolve(term))}
         return [name for name in owned if name in used]
 
@@ -396,7 +396,7 @@ class Builder:
         """Return the literals of a body, with an atom for the values of the variables of bodies
         around it, if only these bind one: together, since by others the atom may be joined.
         """
-        literals = tuple(self.resolved(one) for one in body.literals)
+        literals = tuple(self.resolved(literal) for literal in body.literals)
         used = _free(literals) | {*wanted}
         if used <= bound(literals) or body.outer is None:
             return literals or self._of_one()
@@ -411,7 +411,7 @@ class Builder:
         """Return an atom of a helper view with the values of variables in the rows of a body."""
         columns = [column_of(outer, name) for name in names]
         name = self.projected(self.closed(outer, names), tuple(Var(n) for n in names), outer)
-        nullable = tuple(self.may_be_null(outer, one) for one in columns)
+        nullable = tuple(self.may_be_null(outer, column) for column in columns)
         return Atom(name, tuple(Var(n) for n in names), (), nullable)
 
     def projected(self, literals: tuple[Literal, ...], terms: tuple[Term, ...], body: Body) -> str:
@@ -425,13 +425,13 @@ class Builder:
 
     def apart(self, literals: Iterable[Literal], kept: set[str]) -> tuple[Literal, ...]:
         """Return literals with other names for the variables that are not kept."""
-        resolved = tuple(self.resolved(one) for one in literals)
+        resolved = tuple(self.resolved(literal) for literal in literals)
         names: dict[str, Term] = {}
-        for name in dict.fromkeys(v for one in resolved for v in variables(one)):
+        for name in dict.fromkeys(v for literal in resolved for v in variables(literal)):
             if name not in kept:
                 self._variables += 1
                 names[name] = Var(f"_x{self._variables}")
-        return tuple(substitute(one, names) for one in resolved)
+        return tuple(substitute(literal, names) for literal in resolved)
 
     # -- helper views
 
@@ -445,7 +445,7 @@ class Builder:
         kept = [rule for rule in self.rules if id(rule) not in given]
         more = kept
         while more:
-            read = {name for rule in more for one in rule.body for name in atoms(one)}
+            read = {name for rule in more for literal in rule.body for name in atoms(literal)}
             more = [
                 rule
                 for rule in rules
@@ -507,8 +507,8 @@ class Builder:
 
     def rules_of(self, heads: tuple[Atom, ...], body: Body, folds: tuple[Fold, ...] = ()) -> None:
         """Add a rule of several heads with a body's literals."""
-        wanted = {v for head in heads for v in variables(head)} & {*_owned_by_outer(body)}
-        literals = self.closed(body, wanted)
+        names = {v for head in heads for v in variables(head)} & {*_owned_by_outer(body)}
+        literals = self.closed(body, names)
         self.emit(Rule(heads, literals, folds, frozenset(self.names_of(body.required))))
 
     def stored(
@@ -521,15 +521,15 @@ class Builder:
         multiplicities.
         """
         body = body.copy()
-        values = [(n, self.define(body, one)) for n, one in outputs]
+        values = [(n, self.define(body, value)) for n, value in outputs]
         values = self._apart(body, values)
         around = [
             (name, column_of(body.outer, name))
             for name in self.carried(body, [v.term for _, v in values])
         ]
         row = [*around, *values]
-        columns = tuple(Column(n, one.type, self.may_be_null(body, one)) for n, one in row)
-        name, terms = self.helper(), tuple(self.resolve(one.term) for _, one in row)
+        columns = tuple(Column(n, value.type, self.may_be_null(body, value)) for n, value in row)
+        name, terms = self.helper(), tuple(self.resolve(value.term) for _, value in row)
         if len(terms) > KEYS_MAX:
             return self._in_parts(body, columns, terms, distinct)
         if distinct or self.is_set(body, terms):
@@ -584,16 +584,16 @@ class Builder:
     def _apart(self, body: Body, values: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
         """Give each output a variable of its own."""
         seen: set[Term] = set()
-        found = []
-        for name, one in values:
-            if one.term in seen:
-                new = self.variable(one.type, one.nullable)
+        values_apart = []
+        for name, value in values:
+            if value.term in seen:
+                new = self.variable(value.type, value.nullable)
                 assert isinstance(new.term, Var)
-                body.literals.append(Define(new.term, one.term))
-                body.columns[new.term.name] = one = new
-            seen.add(one.term)
-            found.append((name, one))
-        return found
+                body.literals.append(Define(new.term, value.term))
+                body.columns[new.term.name] = value = new
+            seen.add(value.term)
+            values_apart.append((name, value))
+        return values_apart
 
     def counted(
         self, name: str, terms: tuple[Term, ...], body: Body
@@ -610,8 +610,8 @@ class Builder:
         if not body.weights:
             return None
         product = body.weights[0]
-        for one in body.weights[1:]:
-            product = Call("*", (product, one))
+        for factor in body.weights[1:]:
+            product = Call("*", (product, factor))
         return self.define(body, Typed(product, BIGINT, False)).term
 
     def _key(self, body: Body, terms: tuple[Term, ...], distinct: bool) -> tuple[int, ...]:
@@ -632,7 +632,7 @@ class Builder:
         self, body: Body, outputs: Sequence[tuple[str, Typed]], distinct: bool = False
     ) -> tuple[Body, list[Typed]]:
         """Store some columns of a body, and return a body that reads them, and the columns."""
-        around = self.carried(body, [one.term for _, one in outputs])
+        around = self.carried(body, [value.term for _, value in outputs])
         return self.again(self.stored(body, outputs, distinct), body.outer, around)
 
 
@@ -671,9 +671,9 @@ def kept_interval(value: Typed) -> Typed:
     return value._replace(term=value.term.args[0])
 
 
-def is_null(term: Term, wanted: bool) -> Term:
+def is_null(term: Term, holds: bool) -> Term:
     """Return the condition that a term is null, or is not."""
-    return Call("=", (Call("is_null", (term,)), Lit(wanted, "bool")))
+    return Call("=", (Call("is_null", (term,)), Lit(holds, "bool")))
 
 
 def _owned_by_outer(body: Body) -> Iterable[str]:
@@ -704,15 +704,15 @@ def _number(name: str) -> int:
 
 def _free(literals: Iterable[Literal]) -> set[str]:
     """Return the variables that a body uses and that no negation in it binds for itself."""
-    found: set[str] = set()
-    for one in literals:
-        if isinstance(one, Not):
-            found |= _free(one.body) - bound(one.body)
-        elif isinstance(one, Either):
-            found |= {v for part in one.parts for v in _free(part)}
+    names: set[str] = set()
+    for literal in literals:
+        if isinstance(literal, Not):
+            names |= _free(literal.body) - bound(literal.body)
+        elif isinstance(literal, Either):
+            names |= {v for part in literal.parts for v in _free(part)}
         else:
-            found |= {*variables(one)}
-    return found
+            names |= {*variables(literal)}
+    return names
 
 
 def renamed(table: Table, name: str) -> Table:

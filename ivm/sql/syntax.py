@@ -68,7 +68,7 @@ def spaced(text: str) -> str:
     """
     if re.search(r"\$\d+[^\s$]+\$", text) is None:
         return text
-    return PLACES.sub(lambda found: found[1] or f" {found[2]} ", text)
+    return PLACES.sub(lambda match: match[1] or f" {match[2]} ", text)
 
 
 def syntax_error(error: SqlglotError, text: str) -> SqlError:
@@ -152,7 +152,7 @@ def _lacks(part: exp.Expr) -> Iterator[str]:
     if isinstance(part, exp.Delete) and table is None:
         yield "FROM is missing: write DELETE FROM table WHERE ..."
     if isinstance(part, exp.Update) and not [
-        one for one in part.expressions if isinstance(one, exp.EQ)
+        part_of for part_of in part.expressions if isinstance(part_of, exp.EQ)
     ]:
         yield "a value is missing: write SET column = value"
     if (
@@ -167,7 +167,7 @@ def _lacks(part: exp.Expr) -> Iterator[str]:
 
 def _unclosed(text: str) -> SqlError:
     """Return the error of a quote or a comment that is not closed."""
-    rest = QUOTED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    rest = QUOTED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     opened = re.search(r"['\"]|/\*", rest)
     if opened is None:
         return SqlError("a sign in this text is not one of SQL")
@@ -254,7 +254,7 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
         HISTORICAL_DATA_KIND: ClassVar[set[str]] = {*base.HISTORICAL_DATA_KIND, "BRANCH"}
 
         def _parse_statement(self) -> exp.Expr | None:
-            words = [one.text.upper() for one in (self._curr, self._next) if one]
+            words = [token.text.upper() for token in (self._curr, self._next) if token]
             if words in (["MERGE", "BRANCH"], ["REBASE", "BRANCH"]):
                 self._advance()
                 command: exp.Expr = self._parse_as_command(self._prev)
@@ -264,23 +264,23 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
 
         def _parse_function_call(self, *how: Any, **named: Any) -> exp.Expr | None:
             tokens = self._tokens[self._index :]
-            found: exp.Expr | None = super()._parse_function_call(*how, **named)
-            name = tokens[0].text if found is not None and tokens else ""
+            call: exp.Expr | None = super()._parse_function_call(*how, **named)
+            name = tokens[0].text if call is not None and tokens else ""
             if name.lower() in TAKES and len(tokens) > 2 and tokens[1].text == "(":
                 least, most = TAKES[name.lower()]
                 if not least <= (given := _number_of_arguments(tokens)) <= most:
                     takes = f"{least}" if least == most else f"{least} to {most}"
                     some = f"{takes} argument{'s' * (most > 1)}"
                     self.raise_error(f"{name.lower()} takes {some}, and not {given}", tokens[0])
-            return found
+            return call
 
         def validate_expression(
             self, expression: exp.Expr, args: list[Any] | None = None
         ) -> exp.Expr:
-            found: exp.Expr = super().validate_expression(expression, args)
-            if args and (lost := _left_out(found, args)) is not None:
+            valid: exp.Expr = super().validate_expression(expression, args)
+            if args and (lost := _left_out(valid, args)) is not None:
                 self.raise_error(f"{lost.sql(dialect='duckdb')} has no meaning for this function")
-            return found
+            return valid
 
     return Checked
 

@@ -61,8 +61,8 @@ def put_beside(reader: Reader, state: Any, node: exp.Expr) -> exp.Expr:
         columns = [replace(c, type=BIGINT) if c.type == INTERVAL else c for c in shown]
         stored = (Stored(c.name, Type.parse(c.type.store + "?" * c.nullable)) for c in columns)
         if key:
-            own = tuple(stored)
-            state.create(name, Schema(own, tuple(c.name for c in own[:key])))
+            names = tuple(stored)
+            state.create(name, Schema(names, tuple(c.name for c in names[:key])))
         else:
             create_bag(state, name, tuple(stored))
         state[name].insert(rows)
@@ -96,9 +96,9 @@ def _drawn(
     """Return a sample of a table's rows, or all of them, with columns of what chance gives each."""
     import pyarrow as pa
 
-    own = versions.known(catalog, table.name, table)
-    reader.bring_up_to_date([own])
-    columns, rows = versions.stored(catalog, state, own)
+    table_known = versions.known(catalog, table.name, table)
+    reader.bring_up_to_date([table_known])
+    columns, rows = versions.stored(catalog, state, table_known)
     if sample := table.args.get("sample"):
         places = np.array(_places(sample, rows.num_rows), np.int64)
         rows = rows.take(of_numbers(pa.int64(), places))

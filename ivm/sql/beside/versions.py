@@ -64,8 +64,8 @@ def run_branch(store: Store, said: dict[str, str | None], node: exp.Expr) -> Non
 
 def version_of(table: exp.Table) -> exp.Expr | None:
     """Return the version that a table of a query is read in; None for the newest."""
-    found: exp.Expr | None = table.args.get("version") or table.args.get("when")
-    return found
+    version: exp.Expr | None = table.args.get("version") or table.args.get("when")
+    return version
 
 
 def is_changes(table: exp.Table) -> bool:
@@ -81,21 +81,21 @@ def _number(node: exp.Expr, where: exp.Expr) -> int | str:
 
 def known(catalog: Catalog, name: str, node: exp.Expr) -> str:
     """Return the stored name of a table or a kept view.  Raises SqlError."""
-    own = catalog.find(name)
-    if own is None or (own not in catalog.source and own not in catalog.kept):
+    table = catalog.find(name)
+    if table is None or (table not in catalog.source and table not in catalog.kept):
         raise SqlError(f"no table or kept view {name} exists{nearest(name, catalog.names())}", node)
-    return own
+    return table
 
 
 def rows_of(
     store: Store, catalog: Catalog, table: exp.Table, version: exp.Expr
 ) -> tuple[list[Column], pa.Table]:
     """Return the columns and the stored rows of a table in an older version.  Raises SqlError."""
-    own = known(catalog, table.name, table)
+    kept = known(catalog, table.name, table)
     with store.at(_number(version.expression, table)) as snap:
-        if read(snap, own) is None:
-            raise SqlError(f"{own} does not exist in that version", table)
-        return stored(catalog, snap, own)
+        if read(snap, kept) is None:
+            raise SqlError(f"{kept} does not exist in that version", table)
+        return stored(catalog, snap, kept)
 
 
 def stored(catalog: Catalog, source: Any, name: str) -> tuple[list[Column], pa.Table]:
@@ -103,8 +103,8 @@ def stored(catalog: Catalog, source: Any, name: str) -> tuple[list[Column], pa.T
 
     It exists there.
     """
-    found = read(source, name)
-    rows = (found.as_stored if isinstance(found, Wide) else found).to_arrow()
+    relation = read(source, name)
+    rows = (relation.as_stored if isinstance(relation, Wide) else relation).to_arrow()
     return in_order(catalog.columns(name), rows)
 
 
@@ -115,14 +115,14 @@ def rows_of_changes(
     arguments = table.this.expressions
     if len(arguments) != 3:
         raise SqlError("changes takes a table and two versions, as in changes(v, 3, 7)", table)
-    own = known(catalog, arguments[0].name, table)
-    first, second = (_number(one, table) for one in arguments[1:])
+    kept = known(catalog, arguments[0].name, table)
+    first, second = (_number(version, table) for version in arguments[1:])
     with store.at(first) as old, store.at(second) as new:
-        rows = changes(old, new, own, as_stored=True)
+        rows = changes(old, new, kept, as_stored=True)
     if rows is None:
-        raise SqlError(f"{own} exists in neither version", table)
-    columns = [*catalog.columns(own), CHANGE]
-    table.set("alias", table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(own)))
+        raise SqlError(f"{kept} exists in neither version", table)
+    columns = [*catalog.columns(kept), CHANGE]
+    table.set("alias", table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(kept)))
     return in_order(columns, rows)
 
 

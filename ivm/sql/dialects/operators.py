@@ -77,11 +77,11 @@ def by_places(node: exp.Expr) -> exp.Expr | None:
     if (
         not isinstance(node.this, exp.Tuple)
         or not others
-        or not all(isinstance(one, exp.Tuple) for one in others)
+        or not all(isinstance(tuple_, exp.Tuple) for tuple_ in others)
     ):
         return None
-    found = [_compared(type(node), node.this.expressions, one.expressions) for one in others]
-    return exp.paren(exp.or_(*found), copy=False)
+    tests = [_compared(type(node), node.this.expressions, tuple_.expressions) for tuple_ in others]
+    return exp.paren(exp.or_(*tests), copy=False)
 
 
 def _compared(kind: type[exp.Expr], left: list[exp.Expr], right: list[exp.Expr]) -> exp.Expr:
@@ -110,14 +110,14 @@ def printed(node: exp.Anonymous, meanings: dict[str, str]) -> exp.Expr:
     """Return printf, by what stands for an argument of %s, %d and %f. SqlError for others."""
     form, *values = node.expressions
     known = isinstance(form, exp.Literal) and FORM.fullmatch(form.name) is not None
-    letters = [one[-1] for one in MARKS.findall(form.name) if one != "%%"]
+    letters = [mark[-1] for mark in MARKS.findall(form.name) if mark != "%%"]
     if not known or len(letters) != len(values):
         raise SqlError(
             f"{node.name} takes a text that is written out, with %s, %d or %.2f for each value",
             node,
         )
     shown = [meanings[letter].format(f"a{n}") for n, letter in enumerate(letters)]
-    given = {f"a{n}": one for n, one in enumerate(values)}
+    given = {f"a{n}": value for n, value in enumerate(values)}
     return duckdb(f"spark_format({', '.join([':f', *shown])})", {"f": form, **given})
 
 

@@ -186,13 +186,13 @@ def _counted(node: exp.Anonymous, test: str) -> exp.Expr:
     parts = " + ".join(
         f"CASE WHEN :a{n} {test} THEN 1 ELSE 0 END" for n in range(len(node.expressions))
     )
-    return duckdb(parts, {f"a{n}": one for n, one in enumerate(node.expressions)})
+    return duckdb(parts, {f"a{n}": arg for n, arg in enumerate(node.expressions)})
 
 
 def _joined(given: list[exp.Expr], head: str, more: dict[str, exp.Expr] | None = None) -> exp.Expr:
     shown = ", ".join(_TEXT.format(f":a{n}") for n in range(len(given)))
     return duckdb(
-        f"{head}{shown})", {**{f"a{n}": one for n, one in enumerate(given)}, **(more or {})}
+        f"{head}{shown})", {**{f"a{n}": arg for n, arg in enumerate(given)}, **(more or {})}
     )
 
 
@@ -202,14 +202,14 @@ def _formatted(node: exp.Anonymous) -> exp.Expr:
     if not isinstance(form, exp.Literal) or "%" in MARKS.sub("", form.name):
         raise SqlError("format takes a text that is written out, with %s for each value", node)
     parts, place, given, after = list[str](), 0, dict[str, exp.Expr](), 0
-    for found in [*MARKS.finditer(form.name), None]:
-        plain = form.name[place : found.start() if found else None]
-        place = found.end() if found else place
-        plain += "%" if found and found[0] == "%%" else ""
+    for mark in [*MARKS.finditer(form.name), None]:
+        plain = form.name[place : mark.start() if mark else None]
+        place = mark.end() if mark else place
+        plain += "%" if mark and mark[0] == "%%" else ""
         given[f"p{len(parts)}"] = exp.Literal.string(plain)
         parts.append(f":p{len(parts)}")
-        if found and found[0] != "%%":
-            after = int(found[1]) if found[1] else after + 1
+        if mark and mark[0] != "%%":
+            after = int(mark[1]) if mark[1] else after + 1
             if after > len(values):
                 raise SqlError("format has fewer values than places", node)
             given[f"a{after}"] = values[after - 1]
@@ -289,14 +289,14 @@ def _length(values: exp.Expr, dimension: exp.Expr) -> exp.Expr:
 
 def _path(node: exp.Anonymous, name: str) -> exp.Expr:
     value, *steps = node.expressions
-    if not all(isinstance(one, exp.Literal) for one in steps):
+    if not all(isinstance(step, exp.Literal) for step in steps):
         raise SqlError("a path in JSON is written out", node)
-    return duckdb(f"{name}(:j, :p)", {"j": value, "p": _steps([one.name for one in steps])})
+    return duckdb(f"{name}(:j, :p)", {"j": value, "p": _steps([step.name for step in steps])})
 
 
 def _steps(names: list[str]) -> exp.Expr:
     """Return a path in JSON by the names of its steps, of which a number is a place in a list."""
-    shown = "".join(f"[{one}]" if one.isdigit() else f'."{one}"' for one in names)
+    shown = "".join(f"[{step}]" if step.isdigit() else f'."{step}"' for step in names)
     return exp.Literal.string(f"${shown}")
 
 
@@ -359,7 +359,7 @@ def _similar(node: exp.SimilarTo) -> exp.Expr:
         raise SqlError("SIMILAR TO takes a pattern that is written out", node)
     signs = {"%": "(?s:.*)", "_": "(?s:.)"}
     shown = re.sub(
-        r"\\.|[%_.^$]", lambda found: signs.get(found[0]) or re.escape(found[0][-1]), pattern.name
+        r"\\.|[%_.^$]", lambda sign: signs.get(sign[0]) or re.escape(sign[0][-1]), pattern.name
     )
     return duckdb("regexp_full_match(:s, :p)", {"s": node.this, "p": exp.Literal.string(shown)})
 
@@ -431,10 +431,10 @@ def _containing(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.ArrayContainedBy):
         left, right = right, left
     whole = "list_count(:b) = len(:b) AND list_has_all(:a, :b)"  # null is in no array
-    found = "list_has_any(:a, :b)" if isinstance(node, exp.ArrayOverlaps) else whole
+    text = "list_has_any(:a, :b)" if isinstance(node, exp.ArrayOverlaps) else whole
     words = "refused('@> and <@ take arrays: compare j ->> key with a value')"
-    found = f"CASE WHEN :a IS NOT NULL AND :b IS NOT NULL THEN {found} END"
-    return duckdb(f"by_type(:a, 'list', {found}, {words})", {"a": left, "b": right})
+    text = f"CASE WHEN :a IS NOT NULL AND :b IS NOT NULL THEN {text} END"
+    return duckdb(f"by_type(:a, 'list', {text}, {words})", {"a": left, "b": right})
 
 
 def _of_json(node: exp.Expr) -> None:

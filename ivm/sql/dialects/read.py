@@ -86,8 +86,8 @@ def saved_query(saved: dict[str, Any]) -> exp.Expr:
     """
     if "text" not in saved:
         return read(saved["query"])[0]
-    found: exp.Expr = read(saved["text"], saved["dialect"])[0].expression
-    return found
+    query: exp.Expr = read(saved["text"], saved["dialect"])[0].expression
+    return query
 
 
 def to_save(node: exp.Create) -> dict[str, str]:
@@ -108,15 +108,15 @@ def to_save(node: exp.Create) -> dict[str, str]:
 
 def _pieces(text: str, dialect: str) -> list[str]:
     """Return the texts of the statements of a text, those between semicolons."""
-    found, begin, empty = list[str](), 0, True
+    pieces, begin, empty = list[str](), 0, True
     end = len(text)
     for token in [*Dialect.get_or_raise(dialect).tokenize(text), None]:
         if token is not None and token.token_type != TokenType.SEMICOLON:
             empty = False
             continue
-        found += [] if empty else [text[begin : end if token is None else token.start]]
+        pieces += [] if empty else [text[begin : end if token is None else token.start]]
         begin, empty = (end if token is None else token.end + 1), True
-    return found
+    return pieces
 
 
 def _parsed(text: str, dialect: str) -> list[exp.Expr]:
@@ -128,13 +128,13 @@ def _parsed(text: str, dialect: str) -> list[exp.Expr]:
             f"this text has more than {COMMAS_MAX:,} values: load them into a table as Arrow or "
             "from a file, and name the table"
         )
-    found = (
+    nodes = (
         syntax.parsed(text, dialect)
         if dialect == "duckdb"
         else _parsed_without_functions(text, dialect)
     )
     # a remark alone does nothing
-    return [_plain(one) for one in found if not isinstance(one, exp.Semicolon | None)]
+    return [_plain(node) for node in nodes if not isinstance(node, exp.Semicolon | None)]
 
 
 def _parsed_without_functions(text: str, dialect: str) -> list[exp.Expr | None]:
@@ -213,10 +213,10 @@ def _plain(node: exp.Expr) -> exp.Expr:
             star.set("ilike", None)
             whole = star.parent if isinstance(star.parent, exp.Column) else star
             whole.replace(exp.ILike(this=whole.copy(), expression=pattern))
-    for one in [*node.find_all(exp.Is, exp.Like, exp.ILike)]:
-        if one.args.get("negate"):
-            one.set("negate", None)
-            negated = one.parent if isinstance(one.parent, exp.Escape) else one
+    for test in [*node.find_all(exp.Is, exp.Like, exp.ILike)]:
+        if test.args.get("negate"):
+            test.set("negate", None)
+            negated = test.parent if isinstance(test.parent, exp.Escape) else test
             new = exp.Not(this=negated.copy())
             node = new if negated is node else node
             negated.replace(new)

@@ -28,7 +28,7 @@ def _join(view: exp.Lateral, number: int) -> exp.Join:
         raise SqlError(f"LATERAL VIEW takes {', '.join(KINDS)} of a list", view)
     by_place, outer = kind.startswith("pos"), view.args.get("outer") or kind.endswith("outer")
     alias = view.args.get("alias") or exp.TableAlias()
-    names = [one.name for one in alias.columns] or (["pos", "col"] if by_place else ["col"])
+    names = [column.name for column in alias.columns] or (["pos", "col"] if by_place else ["col"])
     if len(names) != 1 + by_place:
         raise SqlError(f"{kind} has {1 + by_place} columns, and {len(names)} names", view)
     table = alias.this or exp.to_identifier(f"lateral_{number}")
@@ -48,7 +48,7 @@ def _join(view: exp.Lateral, number: int) -> exp.Join:
 
 def _places(values: exp.Expr, names: list[str]) -> exp.Lateral:
     """Return the values of a list with their places, which count from 0."""
-    place, value = (exp.to_identifier(one, quoted=True).sql("duckdb") for one in names)
+    place, value = (exp.to_identifier(name, quoted=True).sql("duckdb") for name in names)
     text = BY_PLACE.format(n='"$n"', place=place, value=value, t='"$t"').replace("$", "pos_")
     inner = duckdb(text, {"l": values})
     return exp.Lateral(this=inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner))
@@ -58,6 +58,6 @@ def with_rollup(node: exp.Group) -> None:
     """Make GROUP BY a, b WITH ROLLUP one of ROLLUP(a, b), and WITH CUBE alike."""
     for key, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
         given = node.args.get(key)
-        if given and not any(one.expressions for one in given):
+        if given and not any(item.expressions for item in given):
             node.set(key, None)
-            node.set("expressions", [kind(expressions=[one.copy() for one in node.expressions])])
+            node.set("expressions", [kind(expressions=[item.copy() for item in node.expressions])])

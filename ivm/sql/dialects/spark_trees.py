@@ -28,12 +28,12 @@ OVERLAY = (
 
 def joined(node: exp.Anonymous) -> exp.Expr:
     """concat: null if one of its arguments is; lists are joined, too."""
-    found: exp.Expr = node.expressions[0]
+    text: exp.Expr = node.expressions[0]
     if len(node.expressions) == 1:
-        return duckdb("by_type(:x, 'list', :x, spark_text(:x))", {"x": found})
-    for one in node.expressions[1:]:
-        found = strict(exp.DPipe(this=found, expression=one))
-    return found
+        return duckdb("by_type(:x, 'list', :x, spark_text(:x))", {"x": text})
+    for item in node.expressions[1:]:
+        text = strict(exp.DPipe(this=text, expression=item))
+    return text
 
 
 def strict(node: exp.Expr) -> exp.Expr:
@@ -103,7 +103,7 @@ def replaced(node: exp.Anonymous) -> exp.Expr:
     text, pattern, new = node.expressions
     if not isinstance(new, exp.Literal):
         raise SqlError("what regexp_replace puts in is a text that is written out", node)
-    shown = re.sub(r"\\(.)|\$([0-9])", lambda found: found[1] or f"\\{found[2]}", new.name)
+    shown = re.sub(r"\\(.)|\$([0-9])", lambda mark: mark[1] or f"\\{mark[2]}", new.name)
     return duckdb(
         "regexp_replace(spark_text(:s), :p, :r, 'g')",
         {"s": text, "p": pattern, "r": exp.Literal.string(shown)},
@@ -177,7 +177,7 @@ def moved(unit: exp.Expr, count: exp.Expr, moment: exp.Expr) -> exp.Expr:
 def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
     """Return how many whole units lie between two moments, below 0 if the end comes first."""
     name, values = unit_name(unit), {"a": start, "b": end}
-    start_, end_ = (MOMENT.replace(":t", f":{one}") for one in "ab")
+    start_, end_ = (MOMENT.replace(":t", f":{arg}") for arg in "ab")
     if name in _SIZES:
         return duckdb(f"(epoch_us({end_}) - epoch_us({start_})) // {_SIZES[name]}", values)
     months = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}.get(name)
@@ -192,7 +192,7 @@ def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
 
 def months_between(node: exp.Anonymous) -> exp.Expr:
     """months_between, rounded to eight digits unless its third argument is false."""
-    shown = (MOMENT.replace(":t", f":{one}") for one in "ab")
+    shown = (MOMENT.replace(":t", f":{arg}") for arg in "ab")
     values = zip("abr", (*node.expressions, exp.true()), strict=False)
     return duckdb(f"spark_months_between({', '.join(shown)}, :r)", dict(values))
 
@@ -268,7 +268,7 @@ def chosen(node: exp.Anonymous) -> exp.Expr:
     never = "CASE WHEN :n IS NOT NULL THEN failing('', 'elt has no value of this number') END"
     return duckdb(
         f"CASE (:n) {whens} ELSE {never} END",
-        {"n": place, **{f"a{n}": one for n, one in enumerate(values, 1)}},
+        {"n": place, **{f"a{n}": value for n, value in enumerate(values, 1)}},
     )
 
 
@@ -295,15 +295,15 @@ def fields(pairs: list[tuple[str, exp.Expr]]) -> exp.Expr:
     fields = ", ".join(
         f"{exp.Literal.string(name).sql()}: :a{n}" for n, (name, _) in enumerate(pairs)
     )
-    return duckdb(f"{{{fields}}}", {f"a{n}": one for n, (_, one) in enumerate(pairs)})
+    return duckdb(f"{{{fields}}}", {f"a{n}": value for n, (_, value) in enumerate(pairs)})
 
 
 def struct(node: exp.Anonymous) -> exp.Expr:
     """struct, whose fields have the names of columns, or col1, col2 and so on."""
     pairs = []
-    for n, one in enumerate(node.expressions, 1):
-        name = one.alias_or_name if isinstance(one, exp.Alias | exp.Column) else f"col{n}"
-        pairs.append((name, one.unalias()))
+    for n, item in enumerate(node.expressions, 1):
+        name = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) else f"col{n}"
+        pairs.append((name, item.unalias()))
     return fields(pairs)
 
 
@@ -343,7 +343,7 @@ def counted(node: exp.Anonymous) -> exp.Expr:
     tests = " AND ".join(f":a{n} IS NOT NULL" for n in range(len(node.expressions)))
     return duckdb(
         f"count(CASE WHEN {tests} THEN 1 END)",
-        {f"a{n}": one for n, one in enumerate(node.expressions)},
+        {f"a{n}": item for n, item in enumerate(node.expressions)},
     )
 
 
@@ -354,8 +354,8 @@ def end(node: exp.Anonymous, name: str) -> exp.Expr:
         raise SqlError(f"{name} takes true or false as its second argument", node)
     around = node.parent.parent if isinstance(node.parent, exp.IgnoreNulls) else node.parent
     if isinstance(around, exp.Window):
-        found = duckdb(f"{name}_value(:x)", {"x": value})
-        return exp.IgnoreNulls(this=found) if ignores.this else found
+        last = duckdb(f"{name}_value(:x)", {"x": value})
+        return exp.IgnoreNulls(this=last) if ignores.this else last
     return duckdb(f"{name}(:x) {NOT_NULL if ignores.this else ''}", {"x": value})
 
 
@@ -367,7 +367,7 @@ def distinct(node: exp.Distinct) -> exp.Expr | None:
         or not isinstance(node.parent, exp.Anonymous)
     ):
         return None
-    given = {f"a{n}": one for n, one in enumerate(node.expressions)}
+    given = {f"a{n}": item for n, item in enumerate(node.expressions)}
     tests = " AND ".join(f":{name} IS NOT NULL" for name in given)
     row = duckdb(
         f"CASE WHEN {tests} THEN row({', '.join(f':{name}' for name in given)}) END", given
@@ -416,25 +416,25 @@ def interval(node: exp.Interval) -> exp.Expr | None:
         return None
     first, last = unit.this.name.upper(), unit.expression.name.upper()
     text = node.this.name
-    if (first, last) == ("YEAR", "MONTH") and (found := re.fullmatch(r"([+-]?)(\d+)-(\d+)", text)):
-        count = int(found[2]) * 12 + int(found[3])
+    if (first, last) == ("YEAR", "MONTH") and (match := re.fullmatch(r"([+-]?)(\d+)-(\d+)", text)):
+        count = int(match[2]) * 12 + int(match[3])
         return exp.Interval(
-            this=exp.Literal.string(f"{found[1]}{count}"), unit=exp.Var(this="MONTH")
+            this=exp.Literal.string(f"{match[1]}{count}"), unit=exp.Var(this="MONTH")
         )
     units = ["DAY", "HOUR", "MINUTE", "SECOND"]
     numbers = re.fullmatch(r"([+-]?)([0-9 :.]+)", text)
-    wanted = (
+    pattern = (
         units[units.index(first) : units.index(last) + 1]
         if first in units and last in units
         else []
     )
     parts = re.split("[ :]", numbers[2]) if numbers else []
-    if not wanted or len(parts) != len(wanted):
+    if not pattern or len(parts) != len(pattern):
         raise SqlError(
             f"INTERVAL '{text}' {first} TO {last} is not read: write the sum of several intervals",
             node,
         )
-    micros = sum(round(float(one) * _SIZES[name]) for one, name in zip(parts, wanted, strict=True))
+    micros = sum(round(float(one) * _SIZES[name]) for one, name in zip(parts, pattern, strict=True))
     sign = "-" if numbers and numbers[1] == "-" else ""
     return exp.Interval(
         this=exp.Literal.string(f"{sign}{micros}"), unit=exp.Var(this="MICROSECOND")

@@ -132,8 +132,8 @@ CODES = re.compile(r"(?:[^%]|%[dfHjJmMsSwYWFTR%])*")
 def _extreme(node: exp.Anonymous, name: str) -> exp.Expr:
     """max and min of several arguments: null if one of them is."""
     names = [f":a{n}" for n in range(len(node.expressions))]
-    nulls = " OR ".join(f"{one} IS NULL" for one in names)
-    values = {f"a{n}": one for n, one in enumerate(node.expressions)}
+    nulls = " OR ".join(f"{item} IS NULL" for item in names)
+    values = {f"a{n}": item for n, item in enumerate(node.expressions)}
     return duckdb(f"CASE WHEN {nulls} THEN NULL ELSE {name}({', '.join(names)}) END", values)
 
 
@@ -143,7 +143,7 @@ def _letters(codes: list[exp.Expr]) -> exp.Expr:
 
 def _object(given: list[exp.Expr]) -> exp.Expr:
     """json_object, whose names are texts."""
-    values = {f"a{n}": one for n, one in enumerate(given)}
+    values = {f"a{n}": item for n, item in enumerate(given)}
     named = "coalesce(sqlite_text(:{0}), failing('', 'a name of json_object must be a text'))"
     shown = [(_VALUE if n % 2 else named).format(f"a{n}") for n in range(len(given))]
     return duckdb(f"json_object({', '.join(shown)})", values)
@@ -154,7 +154,7 @@ def _each(
 ) -> exp.Expr:
     shown = ", ".join(each.format(f"a{n}") for n in range(len(given)))
     return duckdb(
-        f"{head}{shown})", {**{f"a{n}": one for n, one in enumerate(given)}, **(more or {})}
+        f"{head}{shown})", {**{f"a{n}": item for n, item in enumerate(given)}, **(more or {})}
     )
 
 
@@ -228,10 +228,10 @@ def _glob(node: exp.Glob) -> exp.Expr:
         raise SqlError("GLOB takes a pattern that is written out", node)
     signs = {"*": "(?s:.*)", "?": "(?s:.)"}
 
-    def part(found: re.Match[str]) -> str:
-        if len(found[0]) == 1:
-            return signs.get(found[0]) or re.escape(found[0])
-        inner = found[1].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+    def part(match: re.Match[str]) -> str:
+        if len(match[0]) == 1:
+            return signs.get(match[0]) or re.escape(match[0])
+        inner = match[1].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
         return f"[{inner}]"
 
     shown = re.sub(r"\[(\^?\]?[^\]]*)\]|.", part, pattern.name, flags=re.DOTALL)
@@ -242,7 +242,7 @@ def _glob(node: exp.Glob) -> exp.Expr:
 
 def _lower(pattern: exp.Expr) -> exp.Expr:
     if isinstance(pattern, exp.Literal):
-        return exp.Literal.string(re.sub("[A-Z]+", lambda found: found[0].lower(), pattern.name))
+        return exp.Literal.string(re.sub("[A-Z]+", lambda match: match[0].lower(), pattern.name))
     return duckdb("sqlite_lower(sqlite_text(:p))", {"p": pattern})
 
 
@@ -281,7 +281,7 @@ def _trimmed(node: exp.Trim) -> exp.Expr | None:
 
 def _remainder(node: exp.Mod) -> exp.Expr:
     """`%` of whole numbers, as which it takes others, too; null by 0."""
-    left, right = (f"sqlite_cast(:{one}, 'BIGINT')" for one in "ab")
+    left, right = (f"sqlite_cast(:{arg}, 'BIGINT')" for arg in "ab")
     text = f"CASE WHEN {right} <> 0 THEN {left} % {right} END"
     return duckdb(text, {"a": node.this, "b": node.expression})
 
@@ -318,9 +318,9 @@ def _cast(node: exp.Cast) -> exp.Expr:
 
 def _of_one_kind(node: exp.Expr) -> exp.Expr | None:
     """A comparison, which never takes a text that is written out for a number."""
-    own, others = node.this, node.iter_expressions()
-    if isinstance(own, exp.Literal) and any(
-        isinstance(one, exp.Literal) and one.is_string != own.is_string for one in others
+    first, others = node.this, node.iter_expressions()
+    if isinstance(first, exp.Literal) and any(
+        isinstance(other, exp.Literal) and other.is_string != first.is_string for other in others
     ):
         raise SqlError("SQLite takes no text for a number here: write both as numbers", node)
     return by_places(node) if isinstance(node, ROWS) else None

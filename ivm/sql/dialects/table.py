@@ -71,7 +71,7 @@ def table(
     return Table(name, dialect, frozenset(same.split()), calls, operators, words, meanings)
 
 
-def translated(node: exp.Expr, own: Table) -> exp.Expr:
+def translated(node: exp.Expr, rows: Table) -> exp.Expr:
     """Return a statement as DuckDB would write it; what a query selects keeps its names.  Raises
     SqlError.
     """
@@ -83,8 +83,8 @@ def translated(node: exp.Expr, own: Table) -> exp.Expr:
         if isinstance(one, exp.Anonymous) and isinstance(one.parent, exp.Lateral):
             continue  # a function that gives rows
         if isinstance(one, exp.Anonymous):
-            meaning = _called(one, own)
-        elif change := own.operators.get(type(one)):
+            meaning = _called(one, rows)
+        elif change := rows.operators.get(type(one)):
             with reading(one):
                 meaning = change(one)
                 if meaning is None or meaning is one:
@@ -97,13 +97,13 @@ def translated(node: exp.Expr, own: Table) -> exp.Expr:
                     "views",
                     one,
                 )
-            said = written(one, own.dialect)[:80]  # for errors
+            said = written(one, rows.dialect)[:80]  # for errors
             for call in meaning.find_all(exp.Anonymous):
                 call.meta.setdefault("written", said)
             _replace(one, meaning)
-    found: exp.Expr = root.this
-    found.pop()
-    return found
+    tree: exp.Expr = root.this
+    tree.pop()
+    return tree
 
 
 def _name_columns(node: exp.Expr) -> None:
@@ -120,33 +120,33 @@ def _name_columns(node: exp.Expr) -> None:
 def _plain_casts(item: exp.Expr) -> exp.Expr:
     """Return a copy in which CAST is one, though the parser takes Spark's for a TRY_CAST."""
     copy = exp.Paren(this=item.copy())
-    for one in [*copy.find_all(exp.TryCast)]:
-        if not one.args.get("safe"):
-            one.replace(exp.Cast(this=one.this, to=one.to))
-    found: exp.Expr = copy.this
-    return found
+    for cast in [*copy.find_all(exp.TryCast)]:
+        if not cast.args.get("safe"):
+            cast.replace(exp.Cast(this=cast.this, to=cast.to))
+    tree: exp.Expr = copy.this
+    return tree
 
 
-def _called(node: exp.Anonymous, own: Table) -> exp.Expr:
+def _called(node: exp.Anonymous, rows: Table) -> exp.Expr:
     """Return the meaning of a call.  Raises SqlError for a function or a number of arguments
     that has none.
     """
     name, given = node.name.lower(), node.expressions
-    for parameters, meaning in own.meanings.get(name, ()):
+    for parameters, meaning in rows.meanings.get(name, ()):
         if (values := _bound(parameters, given)) is not None:
             return (
                 meaning(node)
                 if callable(meaning)
                 else duckdb(_spread(meaning, parameters, given), values, node)
             )
-    if name in own.same:
+    if name in rows.same:
         names = [f"a{n}" for n in range(len(given))]
         return duckdb(
-            f"{name}({', '.join(f':{one}' for one in names)})",
+            f"{name}({', '.join(f':{arg}' for arg in names)})",
             dict(zip(names, given, strict=True)),
             node,
         )
-    raise _unknown(node, own)
+    raise _unknown(node, rows)
 
 
 def _bound(parameters: Sequence[str], given: Sequence[exp.Expr]) -> dict[str, exp.Expr] | None:
@@ -155,7 +155,7 @@ def _bound(parameters: Sequence[str], given: Sequence[exp.Expr]) -> dict[str, ex
         *parameters, rest = parameters
         if len(given) <= len(parameters):
             return None
-        many = {f"{rest[1:]}{n}": one for n, one in enumerate(given[len(parameters) :])}
+        many = {f"{rest[1:]}{n}": value for n, value in enumerate(given[len(parameters) :])}
         return {**dict(zip(parameters, given, strict=False)), **many}
     return dict(zip(parameters, given, strict=True)) if len(parameters) == len(given) else None
 
@@ -163,24 +163,24 @@ def _bound(parameters: Sequence[str], given: Sequence[exp.Expr]) -> dict[str, ex
 def _spread(meaning: str, parameters: Sequence[str], given: Sequence[exp.Expr]) -> str:
     """Return a text in which `*a` is as many arguments as are given."""
     count = len(given) - len(parameters) + 1
-    return MANY.sub(lambda found: ", ".join(f":{found[1]}{n}" for n in range(count)), meaning)
+    return MANY.sub(lambda match: ", ".join(f":{match[1]}{n}" for n in range(count)), meaning)
 
 
-def _unknown(node: exp.Anonymous, own: Table) -> SqlError:
+def _unknown(node: exp.Anonymous, rows: Table) -> SqlError:
     name = node.name.lower()
-    if name in own.instead:
+    if name in rows.instead:
         return SqlError(
-            f"{name}: this function of {own.name} is not evaluated: {own.instead[name]}", node
+            f"{name}: this function of {rows.name} is not evaluated: {rows.instead[name]}", node
         )
-    if name in own.meanings:
-        forms = ", or ".join(f"{name}({', '.join(p)})" for p, _ in own.meanings[name])
+    if name in rows.meanings:
+        forms = ", or ".join(f"{name}({', '.join(p)})" for p, _ in rows.meanings[name])
         return SqlError(
             f"{name} with {len(node.expressions)} arguments is not evaluated: write {forms}", node
         )
-    near = get_close_matches(name, own.names(), 1, 0.75)
+    near = get_close_matches(name, rows.names(), 1, 0.75)
     hint = f": did you mean {near[0]}?" if near else "; docs/dialects.md lists those that are"
     return SqlError(
-        f"{name}: this function is not evaluated in dialect {own.dialect!r}{hint}", node
+        f"{name}: this function is not evaluated in dialect {rows.dialect!r}{hint}", node
     )
 
 
@@ -250,12 +250,12 @@ def _replace(node: exp.Expr, new: exp.Expr) -> None:
 
 def _folds(node: exp.Expr) -> list[exp.Expr]:
     """Return the aggregates of an expression, each with a FILTER of its own."""
-    found = [
-        one
-        for one in node.walk()
-        if isinstance(one, exp.AggFunc) and not one.find_ancestor(exp.AggFunc)
+    calls = [
+        call
+        for call in node.walk()
+        if isinstance(call, exp.AggFunc) and not call.find_ancestor(exp.AggFunc)
     ]
-    return [one.parent if isinstance(one.parent, exp.Filter) else one for one in found]
+    return [call.parent if isinstance(call.parent, exp.Filter) else call for call in calls]
 
 
 def _wrapped(fold: exp.Expr, outer: exp.Expr) -> exp.Expr:

@@ -202,14 +202,14 @@ def _constant(node: exp.Expr) -> str:
 
 
 def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    found, left = list[exp.Expr](), [node]
+    parts, left = list[exp.Expr](), [node]
     while left:
-        one = left.pop()
-        if isinstance(one, kind):
-            left += [one.expression, one.this]
+        node_left = left.pop()
+        if isinstance(node_left, kind):
+            left += [node_left.expression, node_left.this]
         else:
-            found.append(one)
-    return found
+            parts.append(node_left)
+    return parts
 
 
 def _identifier(name: str) -> str:
@@ -253,9 +253,9 @@ def sql_type_text(node: exp.DataType) -> str:
 def _case(node: exp.Case) -> str:
     same = f"{text(node.this)} = " if node.this else ""
     whens = [
-        f"WHEN ({f'({same}{text(one.this)})' if same else text(one.this)}) THEN "
-        f"({text(one.args['true'])})"
-        for one in node.args["ifs"]
+        f"WHEN ({f'({same}{text(case.this)})' if same else text(case.this)}) THEN "
+        f"({text(case.args['true'])})"
+        for case in node.args["ifs"]
     ]
     default = text(node.args["default"]) if node.args.get("default") is not None else "NULL"
     return f"CASE  {' '.join(whens)} ELSE {default} END"
@@ -360,7 +360,7 @@ def _within_group(node: exp.WithinGroup) -> str:
 
 def _window(node: exp.Window) -> str:
     parts = []
-    given = {**_named_window(node), **{key: one for key, one in node.args.items() if one}}
+    given = {**_named_window(node), **{key: value for key, value in node.args.items() if value}}
     if by := given.get("partition_by"):
         parts.append(f"PARTITION BY {', '.join(map(text, by))}")
     if order := given.get("order"):

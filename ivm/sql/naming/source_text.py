@@ -42,26 +42,26 @@ def remember(nodes: Sequence[exp.Expr], text: str) -> None:
     spans = _spans(nodes)
     intervals = INTERVAL.findall(text)
     units = {name.upper(): name for name in TRUNCATED.findall(text)}
-    for one in nodes:
-        if isinstance(one, exp.Cast):
-            _keep(one.to, _type(one, text, spans))
-        elif isinstance(one, exp.TimestampTrunc | exp.DateTrunc):
-            _keep(one.args["unit"], units.get(one.args["unit"].name.upper()))
-            _keep(one, _function(one, text, spans))
+    for node in nodes:
+        if isinstance(node, exp.Cast):
+            _keep(node.to, _type(node, text, spans))
+        elif isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
+            _keep(node.args["unit"], units.get(node.args["unit"].name.upper()))
+            _keep(node, _function(node, text, spans))
         elif (
-            isinstance(one, exp.In)
-            and id(one.this) in spans
-            and BRACKET.match(text, spans[id(one.this)][1] + 1)
+            isinstance(node, exp.In)
+            and id(node.this) in spans
+            and BRACKET.match(text, spans[id(node.this)][1] + 1)
         ):
-            one.set("field", exp.Array(expressions=one.expressions))
-            one.set("expressions", None)
-        elif isinstance(one, exp.Func):
-            _keep(one, _function(one, text, spans))
-        elif isinstance(one, exp.Ordered):
-            _keep(one, _direction(one, text, spans))
-        elif isinstance(one, exp.Interval) and isinstance(one.this, exp.Literal):
-            number = re.compile(f"'?{re.escape(one.this.name)}\\b")
-            _keep(one, next((shown for shown in intervals if number.match(shown)), None))
+            node.set("field", exp.Array(expressions=node.expressions))
+            node.set("expressions", None)
+        elif isinstance(node, exp.Func):
+            _keep(node, _function(node, text, spans))
+        elif isinstance(node, exp.Ordered):
+            _keep(node, _direction(node, text, spans))
+        elif isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
+            number = re.compile(f"'?{re.escape(node.this.name)}\\b")
+            _keep(node, next((shown for shown in intervals if number.match(shown)), None))
 
 
 def _spans(nodes: Sequence[exp.Expr]) -> Spans:
@@ -77,8 +77,8 @@ def _spans(nodes: Sequence[exp.Expr]) -> Spans:
     return spans
 
 
-def _joined(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return min(one[0], other[0]), max(one[1], other[1])
+def _joined(span: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return min(span[0], other[0]), max(span[1], other[1])
 
 
 def _keep(node: exp.Expr, name: str | None) -> None:
@@ -90,31 +90,31 @@ def _function(node: exp.Expr, text: str, spans: Spans) -> str | None:
     if "start" in node.meta:
         return text[node.meta["start"] : node.meta["end"] + 1]
     first = spans[id(node)][0] if isinstance(node, exp.AggFunc) and id(node) in spans else None
-    found = CALLED.search(text[:first]) if first is not None else None
-    return found and found[1]
+    match = CALLED.search(text[:first]) if first is not None else None
+    return match and match[1]
 
 
 def _type(node: exp.Cast, text: str, spans: Spans) -> str | None:
     """Return the type of a cast if its word is none of the grammar."""
     last = spans[id(node.this)][1] if id(node.this) in spans else None
-    found = TYPED.match(text, last + 1) if last is not None else None
-    if found is None and isinstance(node.this, exp.Literal) and "start" in node.this.meta:
-        found = BEFORE.search(text[: node.this.meta["start"]])
-    if found is None or found[1].lower() in (
+    match = TYPED.match(text, last + 1) if last is not None else None
+    if match is None and isinstance(node.this, exp.Literal) and "start" in node.this.meta:
+        match = BEFORE.search(text[: node.this.meta["start"]])
+    if match is None or match[1].lower() in (
         *GRAMMAR - {"decimal", "dec", "numeric"},
         "double precision",
     ):
         return None
-    word, _, sizes = found[1].partition("(")
+    word, _, sizes = match[1].partition("(")
     try:
-        same = exp.DataType.build(found[1], dialect="duckdb").this == node.to.this
+        same = exp.DataType.build(match[1], dialect="duckdb").this == node.to.this
     except (SqlglotError, ValueError):
         return None
     if word.strip().lower() in GRAMMAR:
-        own = {"dec": "DECIMAL", "numeric": "DECIMAL", "char": "VARCHAR", "character": "VARCHAR"}
-        word = own.get(word.strip().lower(), word.strip().upper())
+        name = {"dec": "DECIMAL", "numeric": "DECIMAL", "char": "VARCHAR", "character": "VARCHAR"}
+        word = name.get(word.strip().lower(), word.strip().upper())
     shown = (
-        f"{word.strip()}({', '.join(one.strip() for one in sizes.rstrip(')').split(','))})"
+        f"{word.strip()}({', '.join(size.strip() for size in sizes.rstrip(')').split(','))})"
         if sizes
         else word.strip()
     )
@@ -124,9 +124,9 @@ def _type(node: exp.Cast, text: str, spans: Spans) -> str | None:
 def _direction(node: exp.Ordered, text: str, spans: Spans) -> str | None:
     last = spans[id(node.this)][1] if id(node.this) in spans else None
     pattern = FALLING if node.args.get("desc") else DIRECTED
-    found = pattern.match(text, last + 1) if last is not None else None
+    match = pattern.match(text, last + 1) if last is not None else None
     return (
         None
-        if found is None
-        else "".join(" " + " ".join(part.upper().split()) for part in found.groups() if part)
+        if match is None
+        else "".join(" " + " ".join(part.upper().split()) for part in match.groups() if part)
     )

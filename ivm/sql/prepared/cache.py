@@ -86,12 +86,12 @@ class Asked:
     def find(self, text: str, parameters: Any, dialect: str) -> tuple[Statement, list[Any]] | None:
         """Return the statement of a text with its values; None for one that is not kept."""
         try:
-            found = self._texts[text, dialect]
+            known = self._texts[text, dialect]
         except (KeyError, TypeError):
-            found = self._read(text, dialect)
-        if found is None:
+            known = self._read(text, dialect)
+        if known is None:
             return None
-        shape, statement = found
+        shape, statement = known
         values = shape.values(parameters)
         return None if values is None else (statement, values)
 
@@ -101,9 +101,9 @@ class Asked:
         """Return the statement of a text with its values for each of many parameters, as `find`."""
         if self.find(text, parameters[0], dialect) is None:
             return None
-        found = self._texts[text, dialect]
-        values = None if found is None else found[0].all_values(parameters)
-        return None if found is None or values is None else (found[1], values)
+        known = self._texts[text, dialect]
+        values = None if known is None else known[0].all_values(parameters)
+        return None if known is None or values is None else (known[1], values)
 
     def keep(self, key: Any, question: KeptQuestion) -> None:
         """Keep a compiled question."""
@@ -114,14 +114,14 @@ class Asked:
         if not isinstance(text, str) or not isinstance(dialect, str):
             return None
         shape = shape_of(text)
-        found = None
+        entry = None
         with self._lock:
             if shape is not None:
                 statement = self._statements.get((shape.text, dialect)) or Statement(shape)
                 _remember(self._statements, (shape.text, dialect), statement)
-                found = shape, statement
-            _remember(self._texts, (text, dialect), found)
-        return found
+                entry = shape, statement
+            _remember(self._texts, (text, dialect), entry)
+        return entry
 
 
 class KeptQuestion(NamedTuple):

@@ -40,15 +40,15 @@ def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
     schema, edited = relation.schema, _edited(txn, name)
     types = [column.type for column in schema.stored]
     given = relation.encode(keys, keys_allowed=True, add=False)[: len(schema.key)]
-    found = list[Row | None]()
+    rows = list[Row | None]()
     for key in zip(*given.tolist(), strict=True):
         values = edited[key] if key in edited else find(key)
         row = None
         if values is not None:
             words = (*key, *values)
             row = tuple([value_of_word(types[p], words[p], texts) for p in schema.places])
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def is_any_there(txn: Transaction, name: str, columns: dict[str, Any]) -> bool:
@@ -60,8 +60,8 @@ def is_any_there(txn: Transaction, name: str, columns: dict[str, Any]) -> bool:
     there = get(source.pages, tree, given)[0]
     if not edited:
         return bool(there.any())
-    found = zip(zip(*given.tolist(), strict=True), there.tolist(), strict=True)
-    return any(edited[key] is not None if key in edited else one for key, one in found)
+    pairs = zip(zip(*given.tolist(), strict=True), there.tolist(), strict=True)
+    return any(edited[key] is not None if key in edited else is_there for key, is_there in pairs)
 
 
 def _edited(txn: Transaction, name: str) -> dict[Words, Words | None]:

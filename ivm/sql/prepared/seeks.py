@@ -74,8 +74,8 @@ class Seeks(NamedTuple):
         id_of = source.dictionary.id_of
         try:
             given = {
-                slot: id_of(one.encode()) if isinstance(one, str) else one
-                for slot, one in (*enumerate(values), *self.constants)
+                slot: id_of(value.encode()) if isinstance(value, str) else value
+                for slot, value in (*enumerate(values), *self.constants)
             }
         except UnicodeEncodeError:
             return None
@@ -98,7 +98,7 @@ class Seeks(NamedTuple):
         """Return the words of all slots, for each row of the answer."""
         rows = [given]
         for step in self.steps:
-            rows = [one for row in rows for one in _followed(step, source, row)]
+            rows = [new for row in rows for new in _followed(step, source, row)]
             if len(rows) > ROWS_MOST:
                 raise TooMany
         return [
@@ -118,15 +118,15 @@ def _in_order(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
 
 def _followed(step: Step, source: Any, row: dict[int, int]) -> list[dict[int, int]]:
     """Return the words of slots with those of each record that a step finds."""
-    found = list[dict[int, int]]()
+    rows = list[dict[int, int]]()
     prefix = tuple([row[slot] for slot in step.prefix])
     for record in _records(source, step, prefix):
         new = {**row}
         if all(
             new.setdefault(slot, record[place]) == record[place] for place, slot in step.slots
         ) and not any(record[place] == NULL for place in step.required):
-            found += [new] * (1 if step.weight is None else record[step.weight])
-    return found
+            rows += [new] * (1 if step.weight is None else record[step.weight])
+    return rows
 
 
 def _records(source: Any, step: Step, prefix: Words) -> list[Words]:
@@ -157,15 +157,15 @@ def seeks_of(
         return None
     builder, rows = queries.builder, queries.query(node, None, top=True)
     literals = [builder.resolved(one) for one in rows.body.literals]
-    found = Planned(builder, rows, kinds, source)
-    if builder.rules or rows.order or not are_as_stored(rows) or not found.plan(literals):
+    planned = Planned(builder, rows, kinds, source)
+    if builder.rules or rows.order or not are_as_stored(rows) or not planned.plan(literals):
         return None
-    columns = [found.column(builder.resolve(value.term)) for _, value in rows.columns]
+    columns = [planned.column(builder.resolve(value.term)) for _, value in rows.columns]
     known = tuple([one for one in columns if one is not None])
     if len(known) < len(columns):
         return None
-    constants = tuple([(slot, lit.value) for lit, slot in found.constants.items()])
-    return Seeks((*found.steps,), (*found.tests,), constants, known, schema)
+    constants = tuple([(slot, lit.value) for lit, slot in planned.constants.items()])
+    return Seeks((*planned.steps,), (*planned.tests,), constants, known, schema)
 
 
 def _with_given(node: exp.Expr, kinds: Sequence[type]) -> bool:
@@ -199,8 +199,8 @@ class Planned:
         self._slots = {name: n for n, name in enumerate(given)}
         self._fresh, self._source = count(len(given)), source
         self._required = builder.names_of(rows.body.required)
-        own = {name: Typed(Var(name), type_, False) for name, type_ in given.items()}
-        self._columns = own | rows.body.columns
+        typed = {name: Typed(Var(name), type_, False) for name, type_ in given.items()}
+        self._columns = typed | rows.body.columns
         # no two values were equated, and each is compared with columns of its own type alone:
         # a text is another word as a UUID, whose letters are small, or as JSON
         self._fits = all(
@@ -237,19 +237,19 @@ class Planned:
             return False
         if types[0] != BIGINT and term.name not in ("=", "!="):
             return False
-        for one, other in (term.args, term.args[::-1]):
+        for side, other in (term.args, term.args[::-1]):
             if isinstance(other, Lit):
                 slot = self._constant(other)
-                if term.name == "=" and isinstance(one, Var):
-                    self._slots.setdefault(one.name, slot)
+                if term.name == "=" and isinstance(side, Var):
+                    self._slots.setdefault(side.name, slot)
         return True
 
     def _type_of(self, term: Term) -> SqlType | None:
         """Return BIGINT for all whole numbers of a word, VARCHAR for texts, None for others."""
         if isinstance(term, Lit):
             return TYPES.get(type(term.value)) if term.store in ("int64", "string") else None
-        own = self._columns.get(term.name) if isinstance(term, Var) else None
-        return None if own is None else word_type(own.type)
+        typed = self._columns.get(term.name) if isinstance(term, Var) else None
+        return None if typed is None else word_type(typed.type)
 
     def _constant(self, lit: Lit) -> int:
         if lit not in self.constants:
@@ -263,12 +263,12 @@ class Planned:
 
     def _prefix(self, atom: Atom) -> list[int]:
         """Return the slots that the first arguments of an atom are in."""
-        found = list[int]()
+        places = list[int]()
         for term in atom.keys:
             if not isinstance(term, Var) or term.name not in self._slots:
                 break
-            found.append(self._slots[term.name])
-        return found
+            places.append(self._slots[term.name])
+        return places
 
     def _step(self, atom: Atom) -> bool:
         """Add the step of an atom; return whether its key leads to its records."""
@@ -298,13 +298,13 @@ class Planned:
         self.steps.append(Step(atom.name, (*prefix,), keys, (*slots,), (*required,), weight))
         return True
 
-    def _test(self, one: Literal) -> bool:
+    def _test(self, literal: Literal) -> bool:
         """Add a test of words, after those of all steps; return whether both are known."""
-        assert isinstance(one, Test) and isinstance(one.term, Call)
-        slots = [*map(self._slot_of, one.term.args)]
+        assert isinstance(literal, Test) and isinstance(literal.term, Call)
+        slots = [*map(self._slot_of, literal.term.args)]
         if slots[0] is None or slots[1] is None:
             return False
-        self.tests.append((TESTS[one.term.name], slots[0], slots[1]))
+        self.tests.append((TESTS[literal.term.name], slots[0], slots[1]))
         return True
 
 

@@ -49,10 +49,10 @@ class Shape(NamedTuple):
     def values(self, parameters: Any) -> list[Any] | None:
         """Return the values of a statement; None if the parameters are not those of its text."""
         known = _by_name(parameters)
-        wanted = {one.parameter for one in self.given} - {None}
-        if known is None or not wanted <= known.keys():
+        places = {one.parameter for one in self.given} - {None}
+        if known is None or not places <= known.keys():
             return None
-        if self.counted and len(wanted) < len(known):
+        if self.counted and len(places) < len(known):
             return None
         return [
             one.literal if one.parameter is None else known[one.parameter] for one in self.given
@@ -60,7 +60,7 @@ class Shape(NamedTuple):
 
     def all_values(self, parameters: list[Any]) -> list[Any] | None:
         """Return the values for each of many parameters; None as `values`."""
-        places, types = [one.parameter for one in self.given], {*map(type, parameters)}
+        places, types = [given.parameter for given in self.given], {*map(type, parameters)}
         plain = types == {dict} or types <= {list, tuple}
         if plain and None not in places and -1 not in places:
             whole = types != {dict} and {*map(len, parameters)} == {len(places)}
@@ -71,8 +71,8 @@ class Shape(NamedTuple):
                     return [[row[place] for place in places] for row in parameters]
                 except (LookupError, TypeError):
                     return None
-        found = [*map(self.values, parameters)]
-        return None if None in found else found
+        values = [*map(self.values, parameters)]
+        return None if None in values else values
 
 
 def _by_name(parameters: Any) -> dict[int | str, Any] | None:
@@ -92,21 +92,21 @@ def shape_of(text: str) -> Shape | None:
     positions, edits = 0, statement["edit"] is not None
     parts, given, last = list[str](), list[Given](), ""
     for token in TOKEN.finditer(text):
-        kind, own = token.lastgroup, token[0]
-        found = None
+        kind, word = token.lastgroup, token[0]
+        value = None
         if kind == "next":
-            found, positions = Given(parameter=positions), positions + 1
+            value, positions = Given(parameter=positions), positions + 1
         elif kind == "named":
-            found = Given(parameter=token[kind])
+            value = Given(parameter=token[kind])
         elif kind == "numbered":
-            found = Given(parameter=int(token[kind]) - 1)
+            value = Given(parameter=int(token[kind]) - 1)
         elif kind in ("text", "number") and last in BEFORE_VALUES[edits]:
-            found = Given(int(own) if kind == "number" else own[1:-1].replace("''", "'"))
-        if found is not None:
-            own = f":{NAME}{len(given)}"
-            given.append(found)
-        parts.append(own)
-        last = last if kind == "space" else own
+            value = Given(int(word) if kind == "number" else word[1:-1].replace("''", "'"))
+        if value is not None:
+            word = f":{NAME}{len(given)}"
+            given.append(value)
+        parts.append(word)
+        last = last if kind == "space" else word
     return Shape("".join(parts), (*given,), edits, positions > 0)
 
 

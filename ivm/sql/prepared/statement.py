@@ -94,20 +94,20 @@ class PreparedTransaction:
         All are committed together.  If one of them is wrong, or is refused by a constraint, none is
         made.  Raises SqlError, MaintainError.
         """
-        own = _Call([*rows])
-        self._waiting.append(own)
+        call = _Call([*rows])
+        self._waiting.append(call)
         try:
             with allowing(self._memory), self._turn:
-                if own.made is None and own.error is None:
-                    self._lead(own)
+                if call.made is None and call.error is None:
+                    self._lead(call)
         except BaseException:
             with suppress(ValueError):
-                self._waiting.remove(own)
+                self._waiting.remove(call)
             raise
-        if own.error is not None:
-            raise own.error
-        assert own.made is not None
-        return own.made
+        if call.error is not None:
+            raise call.error
+        assert call.made is not None
+        return call.made
 
     def _lead(self, own: _Call) -> None:
         """Make what waits, of all threads."""

@@ -58,14 +58,14 @@ def aggregates_in(nodes: Sequence[exp.Expr | None]) -> list[exp.Expr]:
     """Return the aggregates of some expressions, each once; not those of subqueries, nor window
     functions.
     """
-    found: dict[str, exp.Expr] = {}
+    by_text: dict[str, exp.Expr] = {}
     for node in nodes:
         if node is not None:
-            _collect(node, found)
-    return list(found.values())
+            _collect(node, by_text)
+    return list(by_text.values())
 
 
-def _collect(whole: exp.Expr, found: dict[str, exp.Expr]) -> None:
+def _collect(whole: exp.Expr, by_text: dict[str, exp.Expr]) -> None:
     left = [whole]
     while left:
         node = left.pop()
@@ -74,7 +74,7 @@ def _collect(whole: exp.Expr, found: dict[str, exp.Expr]) -> None:
         if isinstance(node, exp.Window):  # its own function is none, but aggregates inside are
             left += reversed(_window_parts(node))
         elif is_aggregate(node):
-            found.setdefault(text_of(node), node)
+            by_text.setdefault(text_of(node), node)
         else:
             left += reversed([*node.iter_expressions()])
 
@@ -85,7 +85,7 @@ def _window_parts(node: exp.Window) -> list[exp.Expr]:
         inner = inner.this
     parts = [*inner.iter_expressions(), *(node.args.get("partition_by") or ())]
     if order := node.args.get("order"):
-        parts += [one.this for one in order.expressions]
+        parts += [item.this for item in order.expressions]
     return parts
 
 
@@ -116,37 +116,37 @@ class Grouping(Group):
         body = scope.body
         super().__init__(builder, body, [])
         self.scope, self.subqueries, self.single, self.nodes = scope, subqueries, single, nodes
-        self.groups = [builder.define(body, one) for one in groups]
+        self.groups = [builder.define(body, part) for part in groups]
         join_around(Expressions(builder, scope, subqueries), nodes)
         self._dummy = False
         if single and not builder.carried(body):
             builder.uses_one = self._dummy = True
             new = builder.variable(INTEGER, False)
             assert isinstance(new.term, Var)
-            is_read = any(isinstance(one, Atom) for one in body.literals)
+            is_read = any(isinstance(part, Atom) for part in body.literals)
             none = Define(new.term, Lit(0, "int64"))
             body.literals.append(none if is_read else Atom(ONE, (new.term,)))
             body.columns[new.term.name] = new
             self.groups = [new]
-        self.around = builder.carried(body, [one.term for one in self.groups])
+        self.around = builder.carried(body, [part.term for part in self.groups])
         self.key = [*(self._outer(name) for name in self.around), *self.groups]
 
     def _of_needed(self, rule: Rule) -> Rule:
         """Return an aggregate over alternatives as one over a helper view of what tells their rows
         apart and what it reads, since rules would keep a column of each variable of the tables.
         """
-        if not rule.folds or not any(isinstance(one, Either) for one in rule.body):
+        if not rule.folds or not any(isinstance(literal, Either) for literal in rule.body):
             return rule
         body, builder = self.scope.body, self.builder
-        after = {one.var.name: one for one in rule.body if isinstance(one, Define)}
-        left: list[Literal] = [one for one in rule.body if not isinstance(one, Define)]
+        after = {literal.var.name: literal for literal in rule.body if isinstance(literal, Define)}
+        left: list[Literal] = [literal for literal in rule.body if not isinstance(literal, Define)]
         before = list[Literal]()
         while left:
             before.append(left.pop(0))
             left += [after.pop(name) for name in variables(before[-1]) if name in after]
         terms = [term for head in rule.heads for term in head.keys]
         terms += [term for fold in rule.folds for term in fold.args]
-        terms += [one.term for one in (*builder.identity(body), *after.values())]  # type: ignore[attr-defined]
+        terms += [literal.term for literal in (*builder.identity(body), *after.values())]  # type: ignore[attr-defined]
         read = [name for term in terms for name in variables(term)]
         there, known = bound(before), builder.closure(body, read)
         read += sorted(there - known)
@@ -192,12 +192,12 @@ class Grouping(Group):
             else:
                 value = self.builder.scan(table, body, key)[-1]
             values[text] = self._unless_null(value, one, body, key)
-        own = key[len(self.around) :]
+        key_here = key[len(self.around) :]
         fewest = self.builder.fewest(self.scope.body, self.groups)
-        if len(fewest) < len(own):
+        if len(fewest) < len(key_here):
             places = [self.groups.index(one) for one in fewest]
-            self.builder.tells_apart(body, [own[place] for place in places], own)
-        return body, values, [] if self._dummy else own
+            self.builder.tells_apart(body, [key_here[place] for place in places], key_here)
+        return body, values, [] if self._dummy else key_here
 
     def _unless_null(self, value: Typed, of: Made, body: Body, key: list[Typed]) -> Typed:
         """Return the value of an aggregate, null for a group whose values all are."""
@@ -226,10 +226,10 @@ class Grouping(Group):
         """Return a table of the values that the query around has for this subquery's variables."""
         outer = self.scope.body.outer
         assert outer is not None
-        terms = tuple(one.term for one in self.key)
+        terms = tuple(value.term for value in self.key)
         columns = tuple(
             Column(f"g{n}", outer_value.type, outer_value.nullable)
-            for n, outer_value in enumerate(self._in_domain(one) for one in self.around)
+            for n, outer_value in enumerate(self._in_domain(value) for value in self.around)
         )
         name = self.builder.projected(self.builder.closed(outer, self.around), terms, outer)
         return Table(name, columns, (*range(len(self.key)),))
@@ -242,20 +242,20 @@ class Grouping(Group):
             nullable=value.nullable and (outer is None or name not in outer.required)
         )
 
-    def _completed(self, one: Made, base: Table) -> Table:
+    def _completed(self, aggregate: Made, base: Table) -> Table:
         """Return a function that has the default for groups without a row."""
         missing = Body()
         keys = self.builder.scan(base, missing)[: len(self.key)]
-        return self.builder.completed(one.table, missing, keys, one.empty)
+        return self.builder.completed(aggregate.table, missing, keys, aggregate.empty)
 
     # -- one aggregate
 
     def _made(self, node: exp.Expr) -> Made:
-        one = wanted(node)
+        aggregate = wanted(node)
         body = self.scope.body.copy()
         scope = Scope(body, self.scope.sources, self.scope.parent, self.scope.aliases)
         values = Expressions(self.builder, scope, self.subqueries)
-        if one.condition is not None:
-            body.literals += values.condition(one.condition)
+        if aggregate.condition is not None:
+            body.literals += values.condition(aggregate.condition)
         with self.builder.folding(node):
-            return made(Aggregate(self, body, values, one))
+            return made(Aggregate(self, body, values, aggregate))

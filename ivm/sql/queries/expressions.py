@@ -145,8 +145,8 @@ class Expressions:
             if isinstance(node.expression, exp.Any | exp.All):
                 return self._of_rows(node, operation)
             return self._compared(node, operation)
-        found = self._translated(node)
-        return found._replace(term=originated(found.term, node))
+        value = self._translated(node)
+        return value._replace(term=originated(value.term, node))
 
     def _translated(self, node: exp.Expr) -> Typed:
         """Return the term of a function or an operator; a moment of a zone that is not UTC is only
@@ -158,28 +158,28 @@ class Expressions:
             return _without_intervals(fn.translate(node, self.value), node)
         types = list[SqlType]()
 
-        def value(one: exp.Expr) -> Typed:
-            found = self.value(one)
-            types.append(found.type)
-            return found
+        def value(node: exp.Expr) -> Typed:
+            known = self.value(node)
+            types.append(known.type)
+            return known
 
-        found = _without_intervals(fn.translate(node, value), node)
-        if TIMESTAMPTZ in (found.type, *types):
+        typed = _without_intervals(fn.translate(node, value), node)
+        if TIMESTAMPTZ in (typed.type, *types):
             refuse_other_zones(node)
-        return found
+        return typed
 
     def _column(self, node: exp.Column) -> Typed:
         """Return a column, or the expression of the select list that has its name."""
         expression = self.scope.aliases.get(node.name.lower()) if not node.table else None
         try:
-            found, scope = self.scope.column(node)
+            column, scope = self.scope.column(node)
         except SqlError:
             if (struct := self._struct(node)) is not None:
                 return struct
             if expression is None or node.name.lower() in self._aliases:
                 raise
             return self._named(node, expression)
-        term = self.builder.resolve(found.term)
+        term = self.builder.resolve(column.term)
         if scope.grouped is not None:
             if term not in scope.grouped:
                 if expression is not None and node.name.lower() not in self._aliases:
@@ -189,11 +189,11 @@ class Expressions:
                     f"write any_value({node.name})",
                     node,
                 )
-            found = scope.grouped[term]
-            term = found.term
+            column = scope.grouped[term]
+            term = column.term
         if scope is not self.scope:
-            return self.builder.bound(scope.body, found)
-        return found._replace(term=term, nullable=self.builder.may_be_null(self.body, found))
+            return self.builder.bound(scope.body, column)
+        return column._replace(term=term, nullable=self.builder.may_be_null(self.body, column))
 
     def _named(self, node: exp.Column, expression: exp.Expr) -> Typed:
         """Return the value of an expression of the select list that a column names."""
@@ -207,17 +207,17 @@ class Expressions:
         """Return a field of a struct, which parses as a column after the name of a table; None
         if there is none.
         """
-        *tables, last = (one for one in node.parts)
+        *tables, last = (part for part in node.parts)
         for size in range(1, len(tables) + 1):
             column = exp.Column(this=tables[size - 1], table=tables[size - 2] if size > 1 else None)
             try:
                 self.scope.column(column)
             except SqlError:
                 continue
-            found: exp.Expr = column.copy()
+            path: exp.Expr = column.copy()
             for name in (*tables[size:], last):
-                found = exp.Dot(this=found, expression=name.copy())
-            return self.value(found)
+                path = exp.Dot(this=path, expression=name.copy())
+            return self.value(path)
         return None
 
     def _compared(self, node: exp.Expr, operation: str) -> Typed:
@@ -257,8 +257,8 @@ class Expressions:
         every = isinstance(node.expression, exp.All)
         kind = next(
             kind
-            for kind, one in COMPARE.items()
-            if one == (NEGATED[operation] if every else operation)
+            for kind, form in COMPARE.items()
+            if form == (NEGATED[operation] if every else operation)
         )
         test = kind(this=node.this.copy(), expression=exp.column("any_value", "any_rows"))
         rows = _counted(list_rows.as_query(node.expression), "any_rows", "any_value")
@@ -275,10 +275,10 @@ class Expressions:
 
     def require(self, node: exp.Expr) -> None:
         """Let the body hold only where a condition is true; equal columns become one variable."""
-        for one in conjuncts(node):
-            if isinstance(one, exp.EQ) and self._unified(one):
+        for test in conjuncts(node):
+            if isinstance(test, exp.EQ) and self._unified(test):
                 continue
-            for literal in self.condition(one):
+            for literal in self.condition(test):
                 self.body.literals += literal, *self._implied(literal)
 
     def _implied(self, literal: Literal) -> list[Literal]:
@@ -320,7 +320,7 @@ class Expressions:
             case exp.Not():
                 return self.condition(node.this, not wanted)
             case exp.And() | exp.Or():
-                parts = [self.condition(one, wanted) for one in fn.operands(node)]
+                parts = [self.condition(operand, wanted) for operand in fn.operands(node)]
                 return [*chain(*parts)] if isinstance(node, exp.And) == wanted else either(parts)
             case exp.Between():
                 both = exp.And(
@@ -383,7 +383,7 @@ class Expressions:
             for right in listed:
                 tests.append([Test(Call("=" if wanted else "!=", (value.term, right.term)))])
         if not wanted:
-            return [one for test in tests for one in test]
+            return [literal for test in tests for literal in test]
         return either(tests) if tests else [*NEVER]
 
     def _quantified(self, node: exp.Expr, wanted: bool) -> list[Literal]:
@@ -400,7 +400,7 @@ class Expressions:
     def _deciding(
         self, node: exp.Expr, inner: exp.Expr, operation: str, some: bool
     ) -> list[Literal]:
-        kind = next(kind for kind, one in COMPARE.items() if one == operation)
+        kind = next(kind for kind, form in COMPARE.items() if form == operation)
         key = exp.column("any_value", "any_rows")
         holds: exp.Expr = kind(this=node.this.copy(), expression=key)
         if not some:  # no row for which the opposite is true or unknown
@@ -455,10 +455,10 @@ def _listed(node: exp.Expr) -> exp.In | None:
 
 def _constant(node: exp.Expr) -> Typed | None:
     """Return the value of a constant; None for what is none."""
-    found = constant(node)
-    if found is not None and found.type == TIMESTAMPTZ:
+    value = constant(node)
+    if value is not None and value.type == TIMESTAMPTZ:
         refuse_other_zones(node)
-    return found
+    return value
 
 
 def _within(node: exp.Expr) -> exp.Expr | None:
@@ -468,10 +468,10 @@ def _within(node: exp.Expr) -> exp.Expr | None:
     kind = exp.Any if isinstance(node, exp.EQ) else exp.All
     if not isinstance(node, exp.EQ | exp.NEQ) or not isinstance(node.expression, kind):
         return None
-    found = exp.In(
+    test = exp.In(
         this=node.this.copy(), query=exp.Subquery(this=list_rows.as_query(node.expression).copy())
     )
-    return found if isinstance(node, exp.EQ) else exp.not_(found)
+    return test if isinstance(node, exp.EQ) else exp.not_(test)
 
 
 def _contained(node: exp.Expr) -> exp.Expr | None:
@@ -500,14 +500,14 @@ def _deep_operands(node: exp.Expr, known: Container[int]) -> list[exp.Expr]:
     As variables of their own they keep terms, and the calls that read them, from nesting as deep as
     the chain is long. What is `known`, by the ids of the nodes, ends the chain.
     """
-    found, depth = list[exp.Expr](), 0
+    operands, depth = list[exp.Expr](), 0
     while isinstance(node, exp.Binary) and not isinstance(node, exp.Connector | exp.Dot):
         node, depth = node.this, depth + 1
         if id(node) in known:
             break
         if depth % 32 == 0 and isinstance(node, exp.Binary):
-            found.append(node)
-    return found[::-1]
+            operands.append(node)
+    return operands[::-1]
 
 
 def negated(term: Term) -> Term:
@@ -527,8 +527,8 @@ def either(parts: Sequence[list[Literal]]) -> list[Literal]:
     if len(kept) < 2:
         return kept[0] if kept else [*NEVER]
     # a condition, and no alternatives of the rule
-    if all(isinstance(one, Test) for part in kept for one in part):
-        terms = [_all([one.term for one in part if isinstance(one, Test)]) for part in kept]
+    if all(isinstance(test, Test) for part in kept for test in part):
+        terms = [_all([test.term for test in part if isinstance(test, Test)]) for part in kept]
         return [Test(Call("or", tuple(terms)))]
     flat: list[tuple[Literal, ...]] = []
     for part in kept:
@@ -584,14 +584,14 @@ def conjuncts(node: exp.Expr) -> list[exp.Expr]:
     parts: list[exp.Expr] = []
     left = [node]
     while left:
-        one = left.pop(0).unnest()
-        if isinstance(one, exp.And):
-            left[:0] = [one.this, one.expression]
-        elif isinstance(one, exp.Or):
-            parts += _without_common(one)
+        part = left.pop(0).unnest()
+        if isinstance(part, exp.And):
+            left[:0] = [part.this, part.expression]
+        elif isinstance(part, exp.Or):
+            parts += _without_common(part)
         else:
-            parts.append(one)
-    return sorted(parts, key=lambda one: one.find(exp.Select) is not None)
+            parts.append(part)
+    return sorted(parts, key=lambda part: part.find(exp.Select) is not None)
 
 
 def _without_common(node: exp.Or) -> list[exp.Expr]:

@@ -24,14 +24,14 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
     sets = _sets(select, group)
     if len(sets) > SETS_MAX:
         raise SqlError(f"GROUP BY has {len(sets)} sets, and {SETS_MAX} is the most", group)
-    keys = list({text_of(key): key for one in sets for key in one}.values())
+    keys = list({text_of(key): key for keys_of in sets for key in keys_of}.values())
     markers = [node for node in found if isinstance(node, exp.Grouping | exp.GroupingId)]
     found = [node for node in found if node not in markers]
     builder, scope = select.builder, select.scope
     values = [select.evaluate(key) for key in keys]
     parts = []
-    for one in sets:
-        inside = {text_of(key) for key in one}
+    for keys_of in sets:
+        inside = {text_of(key) for key in keys_of}
         chosen = [v for key, v in zip(keys, values, strict=True) if text_of(key) in inside]
         own = Scope(scope.body.copy(), scope.sources, scope.parent, scope.aliases)
         grouping = Grouping(builder, own, select.queries.subqueries, chosen, not chosen, found)
@@ -57,20 +57,20 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
 def _marker(node: exp.Expr, inside: set[str]) -> Typed:
     """`GROUPING(a, b)`: a bit for each expression, 1 if the set does not group it."""
     number = 0
-    for one in node.expressions:
-        number = 2 * number + (text_of(one) not in inside)
+    for item in node.expressions:
+        number = 2 * number + (text_of(item) not in inside)
     return Typed(Lit(number, "int64"), BIGINT, False)
 
 
 def _sets(select: Clauses, group: exp.Group) -> list[list[exp.Expr]]:
     """Return the sets of expressions that are grouped."""
-    found: list[list[exp.Expr]] = [[]]
+    sets: list[list[exp.Expr]] = [[]]
     for clause in group.expressions:
         if not isinstance(clause, exp.Rollup | exp.Cube | exp.GroupingSets):
-            found = [[*one, *_items(select, clause)] for one in found]
+            sets = [[*part, *_items(select, clause)] for part in sets]
             continue
-        found = [[*one, *more] for one in found for more in _of_clause(select, clause)]
-    return found
+        sets = [[*part, *more] for part in sets for more in _of_clause(select, clause)]
+    return sets
 
 
 def _of_clause(select: Clauses, clause: exp.Expr) -> list[list[exp.Expr]]:
@@ -80,18 +80,18 @@ def _of_clause(select: Clauses, clause: exp.Expr) -> list[list[exp.Expr]]:
     if isinstance(clause, exp.Cube):
         chosen = [c for n in range(len(parts), -1, -1) for c in combinations(parts, n)]
         return [[e for part in one for e in part] for one in chosen]
-    found: list[list[exp.Expr]] = []
+    sets: list[list[exp.Expr]] = []
     for one in clause.expressions:
         if isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets):
-            found += _of_clause(select, one)
+            sets += _of_clause(select, one)
         else:
-            found.append(_items(select, one))
-    return found
+            sets.append(_items(select, one))
+    return sets
 
 
 def _items(select: Clauses, node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.Tuple):
-        return [select.named(one, "GROUP BY") for one in node.expressions]
+        return [select.named(item, "GROUP BY") for item in node.expressions]
     if isinstance(node, exp.Paren):
         return [select.named(node.this, "GROUP BY")]
     return [select.named(node, "GROUP BY")]

@@ -104,7 +104,7 @@ class Joins:
     def _using(self, node: exp.Join, sources: list[Source]) -> list[str]:
         """Return the names of the columns that USING or NATURAL joins by."""
         if node.args.get("using"):
-            return [one.name for one in node.args["using"]]
+            return [column.name for column in node.args["using"]]
         if (node.method or "").upper() == "NATURAL":
             right = {name.lower() for source in sources for name, _ in source.columns}
             left = [
@@ -122,9 +122,9 @@ class Joins:
     def match(self, node: exp.Join, using: list[str], right: list[Source]) -> None:
         """Add the condition of a join to the body."""
         for name in using:
-            one, other = self._pair(name, right, node)
-            if not self.builder.unify(self.scope.body, one.term, other.term):
-                self.builder.test(self.scope.body, Call("=", (one.term, other.term)))
+            left, other = self._pair(name, right, node)
+            if not self.builder.unify(self.scope.body, left.term, other.term):
+                self.builder.test(self.scope.body, Call("=", (left.term, other.term)))
             self._merge(name, right)
         if on := node.args.get("on"):
             self.queries.expressions(self.scope).require(on)
@@ -154,13 +154,13 @@ class Joins:
         on = node.args.get("on")
         conditions = [on.copy()] if on is not None else []
         alias = node.this.alias_or_name
-        for one in node.args.get("using") or ():
-            left = next((s.alias for s in self.sources if s.find(one.name) is not None), "")
+        for test in node.args.get("using") or ():
+            left = next((s.alias for s in self.sources if s.find(test.name) is not None), "")
             conditions.append(
-                exp.EQ(this=exp.column(one.name, left), expression=exp.column(one.name, alias))
+                exp.EQ(this=exp.column(test.name, left), expression=exp.column(test.name, alias))
             )
-        for one in conditions:
-            inner = inner.where(one)
+        for test in conditions:
+            inner = inner.where(test)
         self.scope.body.literals += self.queries.subqueries.exists(inner, self.scope, wanted)
 
     # -- the nearest row
@@ -193,7 +193,7 @@ class Joins:
 
         The last column of USING is that of the inequality.  Raises SqlError.
         """
-        found: list[exp.Expr] = []
+        tests: list[exp.Expr] = []
         for place, name in enumerate(using):
             sources = (
                 s.alias
@@ -201,12 +201,12 @@ class Joins:
                 if s.find(name) is not None and name.lower() not in s.merged
             )
             kind = exp.GTE if place == len(using) - 1 else exp.EQ
-            found.append(
+            tests.append(
                 kind(this=exp.column(name, next(sources, "")), expression=exp.column(name, alias))
             )
         if on := node.args.get("on"):
-            found += on.copy().flatten() if isinstance(on, exp.And) else [on.copy()]
-        bounds = [one for one in found if type(one) in _BACK]
+            tests += on.copy().flatten() if isinstance(on, exp.And) else [on.copy()]
+        bounds = [test for test in tests if type(test) in _BACK]
         if len(bounds) != 1:
             raise SqlError(
                 "ASOF JOIN takes one inequality, as in t.time >= u.time, and equations", node
@@ -218,7 +218,7 @@ class Joins:
             raise SqlError(
                 f"ASOF JOIN: name the tables of the columns, as in t.time >= {alias}.time", node
             )
-        return found, exp.Ordered(
+        return tests, exp.Ordered(
             this=bound.expression.copy(), desc=isinstance(bound, exp.GTE | exp.GT)
         )
 
@@ -230,8 +230,8 @@ class Joins:
         """
         table = node.this
         names = [n for n, _ in relations.rows(self.queries, table, self.scope.parent).columns]
-        wanted = [exp.column(n, alias, quoted=True) for n in names if self.needs.wants(alias, n)]
-        items: list[exp.Expr] = [*wanted] or [exp.Literal.number(1)]
+        columns = [exp.column(n, alias, quoted=True) for n in names if self.needs.wants(alias, n)]
+        items: list[exp.Expr] = [*columns] or [exp.Literal.number(1)]
         query = exp.select(*items).from_(table.copy()).where(*conditions).order_by(order).limit(1)
         lateral = exp.Lateral(
             this=exp.Subquery(this=query), alias=exp.TableAlias(this=exp.to_identifier(alias))
@@ -267,9 +267,9 @@ class Joins:
         builder.scan(matched, inner, [*(column_of(outer, n) for n in around), *identity])
         lacking = kept.copy()
         lacking.literals.append(Not(tuple(inner.literals)))
-        own = [*(v for _, _, v in left), *identity]
+        key = [*(v for _, _, v in left), *identity]
         nulls = [Typed(Lit(None, v.type.store), v.type, True) for _, _, v in right]
-        parts = [(joined, [*own, *(v for _, _, v in right)]), (lacking, [*own, *nulls])]
+        parts = [(joined, [*key, *(v for _, _, v in right)]), (lacking, [*key, *nulls])]
         self.scope.body, values = union(builder, outer, parts)
         listed = [*left, *((None, "", v) for v in identity), *right]
         found = {s.alias: Source(s.alias, [], set(s.merged)) for s in (*self.sources, *sources)}
@@ -335,11 +335,11 @@ class _Side:
         if len(body.literals) != 1 or len(body.scans) != 1 or body.required or self.around:
             return None
         table, row = body.scans[0]
-        terms = [self.builder.resolve(one.term) for one in row]
-        wanted = [self.builder.resolve(one.term) for _, one in outputs]
-        if table.weighs or not {*wanted} <= {*terms} or len({*terms}) < len(terms):
+        terms = [self.builder.resolve(value.term) for value in row]
+        outputs_terms = [self.builder.resolve(value.term) for _, value in outputs]
+        if table.weighs or not {*outputs_terms} <= {*terms} or len({*terms}) < len(terms):
             return None
-        self.picked = [terms.index(term) for term in wanted]
+        self.picked = [terms.index(term) for term in outputs_terms]
         return table
 
     @property
@@ -361,8 +361,8 @@ class _Side:
         """The positions among its columns of those that are never null, first those of its key."""
         columns = self.table.columns[len(self.around) :]
         places = self.picked if self.picked is not None else [*range(len(self.names))]
-        found = [n for n, place in enumerate(places) if not columns[place].nullable]
-        return sorted(found, key=lambda n: n not in self.key)
+        places_null = [n for n, place in enumerate(places) if not columns[place].nullable]
+        return sorted(places_null, key=lambda n: n not in self.key)
 
     def read(self, body: Body) -> list[Typed]:
         """Add the table to a body; return its columns."""
@@ -374,10 +374,10 @@ class _Side:
 
     def sources_of(self, values: list[Typed]) -> list[Source]:
         """Return the sources with the values of a reading as their columns."""
-        found = [Source(s.alias, [], set(s.merged)) for s in self.sources]
+        sources = [Source(s.alias, [], set(s.merged)) for s in self.sources]
         for (n, name), value in zip(self.places, values, strict=False):
-            found[n].columns.append((name, value))
-        return found
+            sources[n].columns.append((name, value))
+        return sources
 
 
 class _OuterJoin:
@@ -441,15 +441,15 @@ class _OuterJoin:
         """Add the rows of one side that nothing matches, with nulls for the other."""
         kept, other = (self.left, self.right) if keep_left else (self.right, self.left)
         body = Body(outer)
-        own = kept.read(body)
+        row = kept.read(body)
         inner = Body(body)
         theirs = other.read(inner)
-        pair = (own, theirs) if keep_left else (theirs, own)
+        pair = (row, theirs) if keep_left else (theirs, row)
         self._condition(inner, *pair)
-        resolved = tuple(self.builder.resolved(one) for one in inner.literals)
+        resolved = tuple(self.builder.resolved(literal) for literal in inner.literals)
         body.literals.append(Not(resolved, frozenset(self.builder.names_of(inner.required))))
-        nulls = [Typed(Lit(None, one.type.store), one.type, True) for one in theirs]
-        self.parts.append((body, [*own, *nulls] if keep_left else [*nulls, *own]))
+        nulls = [Typed(Lit(None, literal.type.store), literal.type, True) for literal in theirs]
+        self.parts.append((body, [*row, *nulls] if keep_left else [*nulls, *row]))
 
     def _condition(self, body: Body, left: list[Typed], right: list[Typed]) -> None:
         """Add the join's condition to a body that reads both sides, or one inside the other."""

@@ -229,29 +229,29 @@ class Select(Clauses):
             if (chosen := _chosen(item)) is not None:
                 items += self._chosen_columns(item, *chosen)
                 continue
-            found = [*item.find_all(exp.Columns)]
-            for name in self._named_by(found[0]) if found else ():
+            stars = [*item.find_all(exp.Columns)]
+            for name in self._named_by(stars[0]) if stars else ():
                 copy = exp.alias_(unaliased(item).copy(), item.alias or name, quoted=True)
-                for one in [*copy.find_all(exp.Columns)]:
-                    if one.args.get("unpack"):
-                        raise SqlError("*COLUMNS(...) is not evaluated: name the columns", one)
-                    table = one.this.table if isinstance(one.this, exp.Column) else ""
-                    one.replace(exp.column(name, table or None, quoted=True))
+                for star in [*copy.find_all(exp.Columns)]:
+                    if star.args.get("unpack"):
+                        raise SqlError("*COLUMNS(...) is not evaluated: name the columns", star)
+                    table = star.this.table if isinstance(star.this, exp.Column) else ""
+                    star.replace(exp.column(name, table or None, quoted=True))
                 items.append(copy)
-            items += [] if found else [item]
+            items += [] if stars else [item]
         self.node.set("expressions", items)
         self.items = items
 
     def _chosen_columns(self, item: exp.Expr, star: exp.Expr, pattern: str) -> list[exp.Expr]:
         """Return the columns that `* LIKE 'a%'` chooses, or `* NOT LIKE 'a%'`."""
         names = self._named_by(exp.Columns(this=star))
-        found = _matching(names, exp.Literal.string(pattern))
+        chosen = _matching(names, exp.Literal.string(pattern))
         if isinstance(item, exp.Not):
-            found = [name for name in names if name not in found]
-        if not found:
+            chosen = [name for name in names if name not in chosen]
+        if not chosen:
             raise SqlError(f"no column is chosen: there are {', '.join(names)}", item)
         table = star.table if isinstance(star, exp.Column) else ""
-        return [exp.column(name, table or None, quoted=True) for name in found]
+        return [exp.column(name, table or None, quoted=True) for name in chosen]
 
     def _named_by(self, node: exp.Columns) -> list[str]:
         """Return the names of the columns that `COLUMNS(*)`, a list of names or a regular
@@ -261,8 +261,8 @@ class Select(Clauses):
         if _is_star(of):
             star = of.this if isinstance(of, exp.Column) else of
             leave = {
-                one.name.lower()
-                for one in star.args.get("except_") or star.args.get("except") or ()
+                part.name.lower()
+                for part in star.args.get("except_") or star.args.get("except") or ()
             }
             return [
                 name
@@ -273,10 +273,10 @@ class Select(Clauses):
             ]
         names = [name for name, _ in self.scope.star(node)]
         if isinstance(of, exp.Array) and all(
-            isinstance(one, exp.Literal) for one in of.expressions
+            isinstance(part, exp.Literal) for part in of.expressions
         ):
-            wanted = {one.name.lower() for one in of.expressions}
-            return [name for name in names if name.lower() in wanted]
+            lowered = {part.name.lower() for part in of.expressions}
+            return [name for name in names if name.lower() in lowered]
         if not isinstance(of, exp.Literal):
             raise SqlError("COLUMNS takes *, a list of names or a regular expression", node)
         found = _matching(names, of)
@@ -319,14 +319,14 @@ class Select(Clauses):
             ]
         return [self.named(one, "GROUP BY") for one in group.expressions if not _is_total(one)]
 
-    def aggregate(self, keys: list[exp.Expr], found: list[exp.Expr], single: bool) -> None:
+    def aggregate(self, keys: list[exp.Expr], aggregates: list[exp.Expr], single: bool) -> None:
         """Replace the body by one row for each group."""
         translator = self.expressions()
         values = [translator.value(key) for key in keys]
         grouping = Grouping(
-            self.builder, self.scope, self.queries.subqueries, values, single, found
+            self.builder, self.scope, self.queries.subqueries, values, single, aggregates
         )
-        before = [self.builder.resolve(one.term) for one in grouping.groups]
+        before = [self.builder.resolve(group.term) for group in grouping.groups]
         body, replaced, groups = grouping.evaluate()
         grouped: dict[Term, Typed] = {}
         for given, variable, new in zip(values, before, groups, strict=False):
@@ -343,9 +343,9 @@ class Select(Clauses):
         clauses = [*self.items, *(self.node.args.get(k) for k in ("qualify", "order"))]
         nodes = {
             text_of(w): w
-            for one in clauses
-            if one is not None
-            for w in one.find_all(exp.Window)
+            for clause in clauses
+            if clause is not None
+            for w in clause.find_all(exp.Window)
             if w.find_ancestor(exp.Select) is self.node
         }
         if nodes:
@@ -353,33 +353,33 @@ class Select(Clauses):
             windows.apply(self, list(nodes.values()), named)
 
     def _select(self) -> list[tuple[str, Typed]]:
-        found: list[tuple[str, Typed]] = []
+        columns: list[tuple[str, Typed]] = []
         for item in self.items:
             if isinstance(item, exp.Star):
-                found += self._star(item, "")
+                columns += self._star(item, "")
             elif _is_star(item):
-                found += self._star(item.this, item.table)
+                columns += self._star(item.this, item.table)
             else:
-                found.append((self._name(item), self.evaluate(unaliased(item))))
-        names = unique([name for name, _ in found])
+                columns.append((self._name(item), self.evaluate(unaliased(item))))
+        names = unique([name for name, _ in columns])
         if self.node.args.get("distinct") is None:
-            return list(zip(names, [value for _, value in found], strict=True))
-        return self._distinct(list(zip(names, [value for _, value in found], strict=True)))
+            return list(zip(names, [value for _, value in columns], strict=True))
+        return self._distinct(list(zip(names, [value for _, value in columns], strict=True)))
 
     def _name(self, item: exp.Expr) -> str:
         """Return the name of an item: that of a column as its table writes it."""
-        own = self.scope.name(item) if isinstance(item, exp.Column) else None
-        return own or output_name(item)
+        name = self.scope.name(item) if isinstance(item, exp.Column) else None
+        return name or output_name(item)
 
     def _star(self, node: exp.Star, table: str) -> list[tuple[str, Typed]]:
         if self.grouped is not None:
             raise SqlError("* with GROUP BY: name the columns that are grouped", node)
         leave = {
-            one.name.lower() for one in node.args.get("except_") or node.args.get("except") or ()
+            part.name.lower() for part in node.args.get("except_") or node.args.get("except") or ()
         }
-        replaced = {one.alias.lower(): one.this for one in node.args.get("replace") or ()}
-        renamed = {one.this.name.lower(): one.alias for one in node.args.get("rename") or ()}
-        found, asked = [], self.node.meta.get(ASKED)
+        replaced = {part.alias.lower(): part.this for part in node.args.get("replace") or ()}
+        renamed = {part.this.name.lower(): part.alias for part in node.args.get("rename") or ()}
+        columns, asked = [], self.node.meta.get(ASKED)
         for name, value in self.scope.star(node, table):
             lower = name.lower()
             if lower in leave or (asked and lower not in asked):
@@ -387,8 +387,8 @@ class Select(Clauses):
             if lower in replaced:
                 value = self.evaluate(replaced[lower])
             value = value._replace(nullable=self.builder.may_be_null(self.scope.body, value))
-            found.append((renamed.get(lower, name), value))
-        return found
+            columns.append((renamed.get(lower, name), value))
+        return columns
 
     def _distinct(self, columns: list[tuple[str, Typed]]) -> list[tuple[str, Typed]]:
         on, order = self.node.args["distinct"].args.get("on"), self.node.args.get("order")
@@ -426,12 +426,12 @@ class Select(Clauses):
 
     def _ordered(self, columns: list[tuple[str, Typed]]) -> Rows:
         order = self.node.args.get("order")
-        wanted = order.expressions if order is not None and (self.top or self._limited()) else []
-        if order is not None and wanted and _by_all(order):
-            keys = [row_numbers.ordering(value, wanted[0], self.node) for _, value in columns]
+        ordered = order.expressions if order is not None and (self.top or self._limited()) else []
+        if order is not None and ordered and _by_all(order):
+            keys = [row_numbers.ordering(value, ordered[0], self.node) for _, value in columns]
         else:
             keys = [
-                row_numbers.ordering(self.order_value(one.this, columns), one) for one in wanted
+                row_numbers.ordering(self.order_value(item.this, columns), item) for item in ordered
             ]
         body = self.scope.body
         if self._limited():
@@ -483,7 +483,7 @@ def _chosen(item: exp.Expr) -> tuple[exp.Expr, str] | None:
     pattern = test.expression.name
     if not isinstance(test, exp.SimilarTo):
         letters = {"%": ".*", "_": "."}
-        pattern = "".join(letters.get(one) or re.escape(one) for one in pattern)
+        pattern = "".join(letters.get(letter) or re.escape(letter) for letter in pattern)
     return test.this, f"^(?{'i' * isinstance(test, exp.ILike)}s:{pattern})$"
 
 
@@ -507,7 +507,7 @@ def _matching(names: list[str], pattern: exp.Literal) -> list[str]:
 
 def _by_all(order: exp.Order) -> bool:
     """Return whether a clause is ORDER BY ALL."""
-    by = [one.this for one in order.expressions]
+    by = [item.this for item in order.expressions]
     return len(by) == 1 and isinstance(by[0], exp.Var) and by[0].name.upper() == "ALL"
 
 
@@ -520,5 +520,5 @@ def _is_total(key: exp.Expr) -> bool:
     return isinstance(key, exp.Tuple) and not key.expressions
 
 
-def _is_node(one: object) -> bool:
-    return isinstance(one, exp.Expr)
+def _is_node(thing: object) -> bool:
+    return isinstance(thing, exp.Expr)

@@ -47,24 +47,24 @@ def rows(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
 
 def spread(node: exp.Select) -> exp.Select:
     """Return a query with `unnest` of a constant list in its select list as one of its tables."""
-    found = [
+    explodes = [
         one
         for item in node.expressions
         for one in item.find_all(exp.Explode)
         if one.parent_select is node
     ]
     if all(
-        isinstance(one.parent, exp.Select) and isinstance(one.this, exp.Struct) for one in found
+        isinstance(one.parent, exp.Select) and isinstance(one.this, exp.Struct) for one in explodes
     ):
-        return _fields(node) if found else node
+        return _fields(node) if explodes else node
     if (
-        len(found) > 1
+        len(explodes) > 1
         or node.args.get("group")
         or any(item.find(exp.AggFunc, exp.Window) for item in node.expressions)
     ):
         raise SqlError(
             "unnest in a select list is kept once, without groups and windows: write it in FROM",
-            found[-1],
+            explodes[-1],
         )
     name = "unnested"
     new = node.copy()
@@ -128,7 +128,7 @@ def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope 
     if isinstance(inner, exp.GenerateSeries | exp.GenerateDateArray | exp.GenerateTimestampArray):
         name = "range" if inner.args.get("is_end_exclusive") else "generate_series"
         bounds = [inner.args.get(key) for key in ("start", "end", "step")]
-        if not all(one is None or _is_constant(one) for one in bounds):
+        if not all(part is None or _is_constant(part) for part in bounds):
             if place:
                 raise SqlError(
                     "generate_series of columns is kept without WITH ORDINALITY: compute it as the "
@@ -153,11 +153,11 @@ def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope 
         [item, exp.cast(str(number), BIGINT.name)] if place else [item]
         for number, item in enumerate(items, 1)
     ]
-    found = queries.query(
-        exp.Values(expressions=[exp.Tuple(expressions=one) for one in tuples]), outer
+    table = queries.query(
+        exp.Values(expressions=[exp.Tuple(expressions=part) for part in tuples]), outer
     )
-    columns = [value for _, value in found.columns]
-    return found._replace(columns=[*zip([name, place], columns, strict=False)])
+    columns = [value for _, value in table.columns]
+    return table._replace(columns=[*zip([name, place], columns, strict=False)])
 
 
 def _ordinality(node: exp.Expr) -> str:
@@ -310,16 +310,16 @@ def _moments(node: exp.Expr) -> list[exp.Expr]:
     unit, count = times.constant_interval(step)
     if count <= 0:
         raise SqlError("generate_series of dates goes forward, by a constant INTERVAL", node)
-    found: list[exp.Expr] = []
-    while len(found) <= SERIES_MAX:
-        now = times.later(start, unit, count * len(found))
+    moments: list[exp.Expr] = []
+    while len(moments) <= SERIES_MAX:
+        now = times.later(start, unit, count * len(moments))
         if now > end or (now == end and node.args.get("is_end_exclusive")):
             break
-        found.append(
+        moments.append(
             exp.Cast(this=exp.Literal.string(str(now)), to=exp.DataType.build("TIMESTAMP"))
         )
-    _refuse_many(len(found), SERIES_MAX, node)
-    return found
+    _refuse_many(len(moments), SERIES_MAX, node)
+    return moments
 
 
 def _timestamp(node: exp.Expr) -> datetime:

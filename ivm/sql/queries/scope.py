@@ -29,12 +29,12 @@ class Source:
     def find(self, name: str) -> Typed | None:
         """Return a column, whatever the case of its letters."""
         lower = name.lower()
-        return next((value for own, value in self.columns if own.lower() == lower), None)
+        return next((value for key, value in self.columns if key.lower() == lower), None)
 
     def its_own(self, name: str) -> Typed | None:
         """Return a column as the table itself has it, for a name after the table's."""
-        own = self.find(OWN + name)
-        return self.find(name) if own is None else own
+        value = self.find(OWN + name)
+        return self.find(name) if value is None else value
 
     def show(self, name: str, value: Typed) -> None:
         """Let a column have another value for `*` and for its name alone, as USING has it."""
@@ -64,25 +64,25 @@ class Scope:
         """
         scope: Scope | None = self
         while scope is not None:
-            if found := scope.own(node):
-                return found, scope
+            if value := scope.own(node):
+                return value, scope
             scope = scope.parent
         raise self._unknown(node)
 
     def own(self, node: exp.Column) -> Typed | None:
         """Return a column of this query's own tables.  Raises SqlError for an ambiguous name."""
         table, name = node.table.lower(), node.name
-        found = []
+        values = []
         for source in self.sources:
             if table and source.alias.lower() != table:
                 continue
             value = source.its_own(name) if table else source.find(name)
             if value is not None and (table or name.lower() not in source.merged):
-                found.append((source.alias, value))
-        if len(found) > 1:
-            ways = ", ".join(f"{alias}.{name}" for alias, _ in found)
+                values.append((source.alias, value))
+        if len(values) > 1:
+            ways = ", ".join(f"{alias}.{name}" for alias, _ in values)
             raise SqlError(f"{name} is ambiguous: write one of {ways}", node)
-        return found[0][1] if found else None
+        return values[0][1] if values else None
 
     def name(self, node: exp.Column) -> str | None:
         """Return the name of a column as its table writes it; None if no table here has it."""
@@ -98,12 +98,12 @@ class Scope:
             scope = scope.parent
         sources = [source for one in scopes for source in one.sources]
         if node.table:
-            own = [source for source in sources if source.alias.lower() == node.table.lower()]
-            if not own:
+            tables = [source for source in sources if source.alias.lower() == node.table.lower()]
+            if not tables:
                 known = nearest(node.table, [source.alias for source in sources])
                 return SqlError(f"no table {node.table} is in this query{known}", node)
-            known = nearest(node.name, [name for source in own for name, _ in source.columns])
-            return SqlError(f"{own[0].alias} has no column {node.name}{known}", node)
+            known = nearest(node.name, [name for source in tables for name, _ in source.columns])
+            return SqlError(f"{tables[0].alias} has no column {node.name}{known}", node)
         known = nearest(node.name, [name for source in sources for name, _ in source.columns])
         # as texts are in some other languages
         if isinstance(node.this, exp.Identifier) and node.this.quoted:

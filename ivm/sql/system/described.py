@@ -28,21 +28,21 @@ def parameter_types(catalog: Catalog, text: str, dialect: str) -> list[str]:
         nodes = [one for one in sqlglot.parse(spaced(text), dialect=dialect) if one is not None]
     except SqlglotError:
         return []  # whoever runs the statement says what is wrong
-    found: dict[int, str] = {}
+    types: dict[int, str] = {}
     for node in nodes:
         columns = dict(_columns(catalog, node))
         for place in node.find_all(exp.Parameter, exp.Placeholder):
             if place.name.isdigit():
-                found[int(place.name)] = found.get(int(place.name)) or _type(
+                types[int(place.name)] = types.get(int(place.name)) or _type(
                     catalog, place, columns
                 )
-    return [found.get(n, "") for n in range(1, max(found, default=0) + 1)]
+    return [types.get(n, "") for n in range(1, max(types, default=0) + 1)]
 
 
 def _columns(catalog: Catalog, node: exp.Expr) -> Iterator[tuple[str, str]]:
     for table in node.find_all(exp.Table):
-        if (own := catalog.find(table.name)) is not None:
-            for column in catalog.columns(own):
+        if (table_here := catalog.find(table.name)) is not None:
+            for column in catalog.columns(table_here):
                 yield column.name.lower(), str(column.type)
 
 
@@ -66,8 +66,8 @@ def _type(catalog: Catalog, place: exp.Expr, columns: dict[str, str]) -> str:
     if isinstance(around, exp.Tuple) and insert is not None:
         row = around.expressions
         target = insert.this
-        own = catalog.find(target.find(exp.Table).name)
-        names = [c.name for c in catalog.columns(own)] if own is not None else []
+        table_here = catalog.find(target.find(exp.Table).name)
+        names = [c.name for c in catalog.columns(table_here)] if table_here is not None else []
         if isinstance(target, exp.Schema):
             names = [one.name for one in target.expressions]
         at = next(n for n, one in enumerate(row) if one is place)
@@ -82,7 +82,7 @@ def columns_of(catalog: Catalog, node: exp.Expr) -> list[tuple[str, str]]:
     query: Any = node if isinstance(node, exp.Query) else None
     returning, table = node.args.get("returning"), node.find(exp.Table)
     if returning and table is not None:
-        query = exp.select(*(one.copy() for one in returning.expressions)).from_(table.copy())
+        query = exp.select(*(item.copy() for item in returning.expressions)).from_(table.copy())
     if query is None:
         return []
     rows = Queries(Builder("sql"), catalog.schema()).query(query, None, top=True)

@@ -37,26 +37,26 @@ def _tables(told: Told) -> list[Row]:
         (
             DATABASE,
             told.schema,
-            one.name,
-            "BASE TABLE" if one.kind == TABLE else "VIEW",
-            "YES" if one.kind == TABLE else "NO",
+            obj.name,
+            "BASE TABLE" if obj.kind == TABLE else "VIEW",
+            "YES" if obj.kind == TABLE else "NO",
         )
-        for one in told.objects
+        for obj in told.objects
     ]
 
 
 def _columns(told: Told) -> list[Row]:
     return [
-        (DATABASE, told.schema, one.name, c.name, place, one.defaults.get(c.name), *_typed(c, told))
-        for one in told.objects
-        for place, c in enumerate(one.columns, 1)
+        (DATABASE, told.schema, obj.name, c.name, place, obj.defaults.get(c.name), *_typed(c, told))
+        for obj in told.objects
+        for place, c in enumerate(obj.columns, 1)
     ]
 
 
 def _typed(column: Column, told: Told) -> Row:
     """Return what a column's type says: whether nulls are in it, its name, digits and bits."""
-    type_, own = column.type, postgres_type(column.type)
-    name = own.shown if told.dialect == "postgres" else str(type_)
+    type_, shown = column.type, postgres_type(column.type)
+    name = shown.shown if told.dialect == "postgres" else str(type_)
     if told.dialect == "postgres" and type_.element is not None:
         name = "ARRAY"
     bits = BITS.get(type_.name)
@@ -74,7 +74,7 @@ def _typed(column: Column, told: Told) -> Row:
         base,
         scale,
         fraction,
-        own.name,
+        shown.name,
         "pg_catalog",
         "NO",
         "NEVER",
@@ -84,43 +84,43 @@ def _typed(column: Column, told: Told) -> Row:
 
 def _views(told: Told) -> list[Row]:
     return [
-        (DATABASE, told.schema, one.name, one.query, "NONE", "NO", "NO")
-        for one in told.objects
-        if one.kind != TABLE
+        (DATABASE, told.schema, obj.name, obj.query, "NONE", "NO", "NO")
+        for obj in told.objects
+        if obj.kind != TABLE
     ]
 
 
 def _constraints(told: Told) -> Iterator[tuple[Object, Constraint, Row]]:
     """Yield constraints with their tables, and how rows name both."""
     for table in told.objects:
-        for one in table.constraints:
-            own = (DATABASE, told.schema, one.name, DATABASE, told.schema, table.name)
-            yield table, one, own
+        for constraint in table.constraints:
+            names = (DATABASE, told.schema, constraint.name, DATABASE, told.schema, table.name)
+            yield table, constraint, names
 
 
 def _table_constraints(told: Told) -> list[Row]:
-    return [(*own, WORDS[one.kind], "NO", "NO", "YES") for _, one, own in _constraints(told)]
+    return [(*names, WORDS[one.kind], "NO", "NO", "YES") for _, one, names in _constraints(told)]
 
 
 def _key_column_usage(told: Told) -> list[Row]:
     return [
-        (*own, name, place, place if one.kind == FOREIGN else None)
-        for _, one, own in _constraints(told)
-        if one.kind in KEYS
-        for place, name in enumerate(one.columns, 1)
+        (*names, name, place, place if constraint.kind == FOREIGN else None)
+        for _, constraint, names in _constraints(told)
+        if constraint.kind in KEYS
+        for place, name in enumerate(constraint.columns, 1)
     ]
 
 
-def _unique_of(told: Told, one: Constraint) -> str | None:
+def _unique_of(told: Told, constraint: Constraint) -> str | None:
     """Return the name of the key that a foreign key refers to."""
     return next(
         (
             there.name
             for table in told.objects
-            if table.name == one.target
+            if table.name == constraint.target
             for there in table.constraints
             if there.kind in (PRIMARY, UNIQUE)
-            and sorted(there.columns) == sorted(one.target_columns)
+            and sorted(there.columns) == sorted(constraint.target_columns)
         ),
         None,
     )
@@ -128,25 +128,25 @@ def _unique_of(told: Told, one: Constraint) -> str | None:
 
 def _referential_constraints(told: Told) -> list[Row]:
     return [
-        (*own[:3], *own[:2], _unique_of(told, one), "NONE", "NO ACTION", "NO ACTION")
-        for _, one, own in _constraints(told)
-        if one.kind == FOREIGN
+        (*names[:3], *names[:2], _unique_of(told, constraint), "NONE", "NO ACTION", "NO ACTION")
+        for _, constraint, names in _constraints(told)
+        if constraint.kind == FOREIGN
     ]
 
 
 def _constraint_column_usage(told: Told) -> list[Row]:
     return [
-        (DATABASE, told.schema, one.target or own[5], name, *own[:3])
-        for _, one, own in _constraints(told)
-        for name in one.target_columns or one.columns
+        (DATABASE, told.schema, constraint.target or names[5], name, *names[:3])
+        for _, constraint, names in _constraints(told)
+        for name in constraint.target_columns or constraint.columns
     ]
 
 
 def _check_constraints(told: Told) -> list[Row]:
     return [
-        (*own[:3], one.text.removeprefix("CHECK "))
-        for _, one, own in _constraints(told)
-        if one.kind == CHECK
+        (*names[:3], constraint.text.removeprefix("CHECK "))
+        for _, constraint, names in _constraints(told)
+        if constraint.kind == CHECK
     ]
 
 

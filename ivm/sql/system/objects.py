@@ -116,24 +116,24 @@ def _constraints(catalog: Catalog, name: str) -> Iterator[Constraint]:
             yield Constraint(f"{name}_pkey", PRIMARY, key, f"PRIMARY KEY ({_listed(key)})")
     for node in catalog.constraints(name):
         if isinstance(node, exp.UniqueColumnConstraint):
-            columns = [one.name for one in node.this.expressions]
+            columns = [column.name for column in node.this.expressions]
             named = node.meta.get(NAMED) or f"{name}_{'_'.join(columns)}_key"
             yield Constraint(named, UNIQUE, columns, f"UNIQUE ({_listed(columns)})")
         elif isinstance(node, exp.ForeignKey):
             yield _reference(catalog, name, node)
         else:
-            columns = [*dict.fromkeys(one.name for one in node.find_all(exp.Column))]
+            columns = [*dict.fromkeys(column.name for column in node.find_all(exp.Column))]
             yield Constraint(
                 f"{name}_{'_'.join(columns)}_check", CHECK, columns, node.sql(dialect="duckdb")
             )
 
 
 def _reference(catalog: Catalog, name: str, node: exp.ForeignKey) -> Constraint:
-    columns = [one.name for one in node.expressions]
+    columns = [column.name for column in node.expressions]
     target = node.args["reference"].this
     there = target.this if isinstance(target, exp.Schema) else target
     other = catalog.find(there.name) or there.name
-    names = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else []
+    names = [column.name for column in target.expressions] if isinstance(target, exp.Schema) else []
     if not names and other in catalog.source:
         names = [*catalog.source[other].info.schema.key]
     text = f"FOREIGN KEY ({_listed(columns)}) REFERENCES {other}({_listed(names)})"

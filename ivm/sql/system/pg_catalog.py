@@ -37,7 +37,7 @@ def numbers(told: Told) -> dict[str, int]:
 
     They follow from the names, so that they stay while others come and go.
     """
-    found: dict[str, int] = {}
+    oids: dict[str, int] = {}
     taken: set[int] = set()
     for name in [
         *(one.name for one in told.objects),
@@ -47,19 +47,19 @@ def numbers(told: Told) -> dict[str, int]:
         while oid in taken:
             oid += 1
         taken.add(oid)
-        found[name] = oid
-    return found
+        oids[name] = oid
+    return oids
 
 
 def _constraints(told: Told) -> Iterator[tuple[Object, Constraint, int]]:
     oids = numbers(told)
     for table in told.objects:
-        for one in table.constraints:
-            yield table, one, oids[f"{table.name}:{one.name}"]
+        for constraint in table.constraints:
+            yield table, constraint, oids[f"{table.name}:{constraint.name}"]
 
 
-def _has_index(one: Constraint) -> bool:
-    return one.kind in (PRIMARY, UNIQUE)
+def _has_index(constraint: Constraint) -> bool:
+    return constraint.kind in (PRIMARY, UNIQUE)
 
 
 def _classes(told: Told) -> list[Row]:
@@ -70,7 +70,7 @@ def _classes(told: Told) -> list[Row]:
     for one in told.objects:
         indexed = any(map(_has_index, one.constraints))
         shared = one.kind == VIEW
-        checks = sum(own.kind == "c" for own in one.constraints)
+        checks = sum(constraint.kind == "c" for constraint in one.constraints)
         rows.append(
             (oids[one.name], one.name, PUBLIC, OWNER, HEAP * (one.kind != VIEW), one.kind,
              len(one.columns), checks, indexed, shared, True)
@@ -86,25 +86,25 @@ def _classes(told: Told) -> list[Row]:
 
 
 def _attributes(told: Told) -> list[Row]:
-    oids, found = numbers(told), list[Row]()
-    for one in told.objects:
-        for place, c in enumerate(one.columns, 1):
+    oids, rows = numbers(told), list[Row]()
+    for obj in told.objects:
+        for place, c in enumerate(obj.columns, 1):
             type_ = postgres_type(c.type)
-            found.append(
-                (oids[one.name], c.name, type_.oid, modifier(c.type), place, not c.nullable,
-                 c.name in one.defaults, type_.size, False, "", "", 0, 0, -1, True, 0, None,
+            rows.append(
+                (oids[obj.name], c.name, type_.oid, modifier(c.type), place, not c.nullable,
+                 c.name in obj.defaults, type_.size, False, "", "", 0, 0, -1, True, 0, None,
                  "x" if type_.size == -1 else "p", "")
             )  # fmt: skip
-    return found
+    return rows
 
 
 def _defaults(told: Told) -> list[Row]:
     oids = numbers(told)
     return [
-        (oids[one.name], place, one.defaults[c.name])
-        for one in told.objects
-        for place, c in enumerate(one.columns, 1)
-        if c.name in one.defaults
+        (oids[obj.name], place, obj.defaults[c.name])
+        for obj in told.objects
+        for place, c in enumerate(obj.columns, 1)
+        if c.name in obj.defaults
     ]
 
 
@@ -126,9 +126,9 @@ def _constraint_rows(told: Told) -> list[Row]:
         there = by_name.get(one.target)
         index = oid if _has_index(one) else 0
         if one.kind == FOREIGN and there is not None:
-            wanted = sorted(one.target_columns)
+            targets = sorted(one.target_columns)
             for key in there.constraints:
-                if _has_index(key) and sorted(key.columns) == wanted:
+                if _has_index(key) and sorted(key.columns) == targets:
                     index = oids[f"{there.name}:{key.name}"]
         rows.append(
             (oid, one.name, PUBLIC, one.kind, False, False, True, oids[table.name], 0, index, 0,
@@ -142,14 +142,14 @@ def _constraint_rows(told: Told) -> list[Row]:
 def _indices(told: Told) -> list[Row]:
     oids = numbers(told)
     return [
-        (oid, oids[table.name], len(one.columns), len(one.columns), True, one.kind == PRIMARY,
+        (oid, oids[table.name], len(constraint.columns), len(constraint.columns), True, constraint.kind == PRIMARY,
          False, True, False, True, False, True, True, False,
-         " ".join(map(str, _places(table, one.columns))),
-         _listed([0] * len(one.columns)), None,
-         None, f"CREATE UNIQUE INDEX {one.name} ON {told.schema}.{table.name} USING btree "
-         f"({', '.join(one.columns)})", False)
-        for table, one, oid in _constraints(told)
-        if _has_index(one)
+         " ".join(map(str, _places(table, constraint.columns))),
+         _listed([0] * len(constraint.columns)), None,
+         None, f"CREATE UNIQUE INDEX {constraint.name} ON {told.schema}.{table.name} USING btree "
+         f"({', '.join(constraint.columns)})", False)
+        for table, constraint, oid in _constraints(told)
+        if _has_index(constraint)
     ]  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def _types(_: Told) -> list[Row]:
 
 
 def _of_kind(told: Told, kind: str) -> list[Object]:
-    return [one for one in told.objects if one.kind == kind]
+    return [obj for obj in told.objects if obj.kind == kind]
 
 
 WITHOUT_ROWS = """

@@ -70,10 +70,10 @@ def _of_index(oid: exp.Expr, number: exp.Expr | None = None) -> exp.Expr:
 
 def _format_type(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
     """Return the name of a type by its oid, a decimal with its digits."""
-    found = exp.Case(this=oid.copy())
-    for one in TYPES:
-        shown: exp.Expr = _text(one.shown)
-        if one is NUMERIC and modifier is not None:
+    case = exp.Case(this=oid.copy())
+    for kind in TYPES:
+        shown: exp.Expr = _text(kind.shown)
+        if kind is NUMERIC and modifier is not None:
             digits = exp.Sub(this=modifier.copy(), expression=exp.Literal.number(4))
             parts = (
                 exp.IntDiv(this=exp.paren(digits.copy()), expression=exp.Literal.number(1 << 16)),
@@ -86,10 +86,10 @@ def _format_type(oid: exp.Expr, modifier: exp.Expr | None = None) -> exp.Expr:
                 ]
             )  # fmt: skip
             plain = exp.EQ(this=modifier.copy(), expression=exp.Literal.number(-1))
-            shown = exp.Case(ifs=[exp.If(this=plain, true=_text(one.shown))], default=shown)
-        found = found.when(exp.Literal.number(one.oid), shown)
-        found = found.when(exp.Literal.number(one.array), _text(f"{one.shown}[]"))
-    return found
+            shown = exp.Case(ifs=[exp.If(this=plain, true=_text(kind.shown))], default=shown)
+        case = case.when(exp.Literal.number(kind.oid), shown)
+        case = case.when(exp.Literal.number(kind.array), _text(f"{kind.shown}[]"))
+    return case
 
 
 CALLS: dict[str, Callable[..., exp.Expr]] = {
@@ -247,8 +247,8 @@ def _cast(node: exp.Cast) -> None:
     """Let a cast to one of PostgreSQL's own types, or of the text of a list, be what it is here."""
     if (items := _items(node)) is not None:
         _put_list(node, items)
-    elif (found := _meaning(node)) is not None:
-        node.replace(found)
+    elif (meaning := _meaning(node)) is not None:
+        node.replace(meaning)
 
 
 def _meaning(node: exp.Cast) -> exp.Expr | None:

@@ -61,8 +61,8 @@ def postgres_type(type_: SqlType) -> PostgresType:
     if type_.element is not None:
         if type_.element.is_nested:
             return JSON
-        own = postgres_type(type_.element)
-        return PostgresType(own.array, f"_{own.name}", f"{own.shown}[]", -1, "A", 0)
+        element = postgres_type(type_.element)
+        return PostgresType(element.array, f"_{element.name}", f"{element.shown}[]", -1, "A", 0)
     return BY_NAME.get(type_.name, TEXT)
 
 
@@ -73,6 +73,6 @@ def modifier(type_: SqlType) -> int:
 
 def shown(type_: SqlType) -> str:
     """Return a type as PostgreSQL writes it."""
-    own = postgres_type(type_)
+    kind = postgres_type(type_)
     digits = f"({type_.precision},{type_.scale})" if type_.is_decimal else ""
-    return f"{own.shown}{digits}"
+    return f"{kind.shown}{digits}"

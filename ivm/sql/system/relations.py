@@ -34,10 +34,10 @@ def is_system(table: exp.Table) -> bool:
 
 def _schema(table: exp.Table) -> str:
     """Return the schema of a table; PostgreSQL finds its own relations without it."""
-    found = table.db.lower()
-    if not found and table.meta.get(DIALECT) == "postgres":
+    schema = table.db.lower()
+    if not schema and table.meta.get(DIALECT) == "postgres":
         return "pg_catalog" if table.name.lower() in SCHEMAS["pg_catalog"] else ""
-    return found
+    return schema
 
 
 def is_empty(table: exp.Table) -> bool:
@@ -50,12 +50,12 @@ def rows_of(catalog: Catalog, table: exp.Table) -> tuple[list[Column], list[tupl
     the rows apart.  Raises SqlError for an unknown one.
     """
     schema = _schema(table)
-    if (own := SCHEMAS[schema].get(table.name.lower())) is None:
+    if (listed := SCHEMAS[schema].get(table.name.lower())) is None:
         raise SqlError(f"{schema} has no {table.name}{nearest(table.name, SCHEMAS[schema])}", table)
-    declared, rows = own
+    declared, rows = listed
     columns = []
-    for one in declared.split():
-        name, _, type_ = one.partition(":")
+    for word in declared.split():
+        name, _, type_ = word.partition(":")
         columns.append(Column(name, parsed(type_) if type_ else VARCHAR, True))
     told = Told(objects(catalog), table.meta.get(DIALECT, "duckdb"))
     found = rows(told) if rows else []

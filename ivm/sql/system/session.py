@@ -143,8 +143,8 @@ def _value(node: exp.Expr, said: Said, asks: bool) -> exp.Expr | None:
     given_more = isinstance(node, exp.Anonymous) and node.expressions and name != "current_schemas"
     if name not in _BY_NAME or given_more:
         return None
-    found = literal(_BY_NAME[name](said))
-    return exp.Cast(this=found, to=exp.DataType.build("DOUBLE")) if name in UNIFORM else found
+    value = literal(_BY_NAME[name](said))
+    return exp.Cast(this=value, to=exp.DataType.build("DOUBLE")) if name in UNIFORM else value
 
 
 def _is_user(node: exp.Expr) -> bool:
@@ -175,9 +175,9 @@ def _drawn(node: exp.Expr, kind: str) -> exp.Expr | None:
     table = _only_table(select)
     if select is None or table is None:
         return None
-    if any(isinstance(one, exp.Column) and one.is_star for one in select.expressions):
+    if any(isinstance(item, exp.Column) and item.is_star for item in select.expressions):
         return None
-    stars = [one for one in select.expressions if isinstance(one, exp.Star)]
+    stars = [item for item in select.expressions if isinstance(item, exp.Star)]
     columns = table.meta.setdefault(PER_ROW, [])
     name = f"{kind} {len(columns)}"
     columns.append((name, kind))

@@ -73,10 +73,10 @@ def command(text: str) -> exp.Expr | None:
     """Return a client's own statement; None for any other.  Raises SqlError for one that would have
     an effect.
     """
-    found = COMMAND.fullmatch(text)
-    if found is None:
+    match = COMMAND.fullmatch(text)
+    if match is None:
         return None
-    word, rest = found[1].upper().split()[0], found[2]
+    word, rest = match[1].upper().split()[0], match[2]
     if word in ("START", "BEGIN"):
         _refuse_modes(rest)
         return exp.Transaction()
@@ -97,8 +97,8 @@ def command(text: str) -> exp.Expr | None:
 
 def _set(rest: str) -> None:
     """Take a setting that changes nothing.  Raises SqlError."""
-    if found := OF_TRANSACTIONS.fullmatch(rest):
-        _refuse_modes(found[1])
+    if match := OF_TRANSACTIONS.fullmatch(rest):
+        _refuse_modes(match[1])
         return
     parts = ASSIGNED.fullmatch(rest)
     if parts is None:
@@ -108,7 +108,7 @@ def _set(rest: str) -> None:
         return
     if name not in VALUES:
         raise _unknown("SET", name)
-    given = {one.strip().strip("'").lower() for one in parts[2].split(",")}
+    given = {word.strip().strip("'").lower() for word in parts[2].split(",")}
     same = {*SAME.get(name, ()), "default", *re.split(r",\s*", VALUES[name].lower())}
     same |= (
         {"0", "false"}
