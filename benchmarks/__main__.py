@@ -117,6 +117,11 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "UPKEEP",
         "operations of a view maintained and evaluated anew, drawn over sizes",
     ),
+    "windows": (
+        "benchmarks.rules",
+        "WINDOW",
+        "window functions as kept views, installed and edited, beside DuckDB",
+    ),
 }
 
 

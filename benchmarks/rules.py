@@ -160,6 +160,73 @@ def ranges(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
             )
 
 
+# -- windows
+
+
+PARTITION = 1_000  # rows of one
+OVER = "OVER (PARTITION BY p ORDER BY t{})"
+WINDOWS = {
+    "lag": f"lag(x) {OVER.format('')}",
+    "first_value": f"first_value(x) {OVER.format('')}",
+    "nth_value": f"nth_value(x, 2) {OVER.format(' ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING')}",
+    "running sum": f"sum(x) {OVER.format('')}",
+    "running count": f"count(x) {OVER.format('')}",
+    "running max": f"max(x) {OVER.format('')}",
+    "sum of 4 rows": f"sum(x) {OVER.format(' ROWS BETWEEN 3 PRECEDING AND CURRENT ROW')}",
+    "rank": "rank() OVER (PARTITION BY p ORDER BY x)",
+    "dense_rank": "dense_rank() OVER (PARTITION BY p ORDER BY x)",
+    "row_number": "row_number() OVER (PARTITION BY p ORDER BY x, t)",
+    "ntile": f"ntile(4) {OVER.format('')}",
+}
+
+
+def windows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield for each window function a row that installs a view of it, over `size` rows that come
+    in any order, and one for an edit in the middle of a partition.
+    """
+    random, size = np.random.default_rng(1), options.size
+    places = random.permutation(size)
+    given = {"id": np.arange(size), "p": places // PARTITION, "t": places % PARTITION}
+    given["x"] = random.integers(0, 1000, size)
+    peer = duckdb_with({"s": given})
+    middle = np.flatnonzero(given["t"] == PARTITION // 2).tolist()
+    with ivm.open(folder / "windows.pages", sync="off", threads=1) as ws:
+        ws.sql(
+            "CREATE TABLE s (id BIGINT PRIMARY KEY, p BIGINT NOT NULL, t BIGINT NOT NULL, x BIGINT NOT NULL)"
+        )
+        _edit(ws, "insert", s=pa.table(given))
+        update = ws.prepare_sql("UPDATE s SET x = x + 1 WHERE id = ?")
+
+        def drop() -> None:
+            if "v" in ws.blocks:
+                ws.sql("DROP VIEW v")
+
+        def install(query: str) -> list[int]:
+            ws.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+            return [len(ws["v"])]
+
+        def answer(query: str) -> list[int]:
+            peer.execute(f"create or replace table r as {query}")
+            return _first_row(peer, "select count(*) from r")
+
+        def edits() -> None:
+            for place in middle[:EDITS]:
+                update.execute([place])
+
+        for name, value in WINDOWS.items():
+            query = f"SELECT id, {value} AS v FROM s"
+            yield Row(
+                f"{name} over {size:,} rows",
+                those_installed(
+                    Side("ivm", partial(install, query), drop),
+                    Side("DuckDB", partial(answer, query)),
+                ),
+                3,
+            )
+            yield Row(f"{name}, an edit", [Side("ivm", edits)], 5, "ms", 1e3 / EDITS)
+            drop()
+
+
 # -- recursion
 
 
@@ -276,4 +343,5 @@ def _maintained(workspace: ivm.Workspace, name: str, weighted: np.ndarray) -> It
 
 AGGREGATES = Work("aggregate bench", aggregates, 10_000_000, 1_000_000)
 RANGES = Work("range bench", ranges, 1_000_000, 100_000)
+WINDOW = Work("window bench", windows, 200_000, 20_000)
 RECURSION = Work("recursion bench", recursion, 2_000, 200, lambda size: skewed(10 * size))
