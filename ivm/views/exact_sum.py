@@ -29,6 +29,7 @@ INFINITE = 100
 NAN = INFINITE + 2
 SQUARES = 128
 COUNTED = 512
+EXACT_BITS = 53  # of the integers that a float64 holds
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # place, part, index of the number; each int64[m]
 
 
@@ -137,11 +138,33 @@ def round_parts(
     point of integers, None for floats.  A sample of one has no variance.  Raises RangeError for a
     result beyond float64, or for inf and -inf together.
     """
-    ends = np.append(starts, len(places))[1:].tolist()
-    pairs = list(zip(places.tolist(), amounts.tolist(), strict=True))
-    sums = [_rounded(op, pairs[a:b], scale) for a, b in zip(starts.tolist(), ends, strict=True)]
-    there = np.array([value is not None for value in sums], bool)
-    return float_words(np.array([value for value in sums if value is not None], np.float64)), there
+    ends, there = np.append(starts, len(places))[1:], np.ones(len(starts), bool)
+    short, values = np.zeros(len(starts), bool), np.zeros(len(starts))
+    if op in ("total", "avg") and scale is not None and len(starts) and amounts.dtype != object:
+        values, short = _short_ratios(places, amounts, starts, 10**scale, op == "avg")
+    for group in np.flatnonzero(~short).tolist():
+        own = slice(starts[group], ends[group])
+        pairs = [*zip(places[own].tolist(), amounts[own].tolist(), strict=True)]
+        value = _rounded(op, pairs, scale)
+        there[group], values[group] = value is not None, 0.0 if value is None else value
+    return float_words(values[there]), there
+
+
+def _short_ratios(
+    places: np.ndarray, amounts: np.ndarray, starts: np.ndarray, unit: int, is_mean: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sum of each group of parts of integers, divided by `unit` and for means by how
+    many numbers there are, float64[g]; and bool[g] where float64s hold both sides, so that the
+    ratio is rounded once.
+    """
+    number = places < INFINITE
+    shift = np.where(number, 32 * np.minimum(places, 1), 0)
+    fits = ~number | ((places < 2) & (np.abs(amounts) < 1 << EXACT_BITS - 1 - shift))
+    sums = np.add.reduceat(np.where(number & fits, amounts << shift, 0), starts)
+    counts = np.add.reduceat(np.where(places == COUNTED, amounts, 0), starts)
+    counts = np.maximum(counts, 1) if is_mean else np.ones_like(counts)
+    short = np.logical_and.reduceat(fits, starts) & (counts < (1 << EXACT_BITS) // unit)
+    return sums / (counts * unit), short
 
 
 def _rounded(op: str, pairs: list[tuple[int, int]], scale: int | None) -> float | None:

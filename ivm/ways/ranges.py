@@ -35,7 +35,6 @@ from ivm.views.edit_composition import SumOverflow
 from ivm.views.exact_sum import COUNTED, INFINITE, SQUARES, round_parts
 from ivm.ways.kernels.ranges import count_before
 from ivm.ways.pending import out_of_range
-from ivm.ways.quantiles import EXACT
 from ivm.ways.states import TextKeys, behind_prefixes, least_of
 from ivm.ways.way import Context
 from pagestore.compiled import TypedKernel
@@ -55,7 +54,6 @@ from pagestore.host import (
     count_prefixes,
     distinct,
     first_from,
-    float_words,
     fold_many,
     last_before,
     operator_code,
@@ -223,9 +221,6 @@ class Results:
         digits = None if type_ == "float64" else scale(type_) or 0
         if op == "sum":
             return np.ones(len(parts.firsts), bool), self._fitting(parts, points)
-        is_exact = op == "avg" and digits is not None
-        if is_exact and (means := parts.small_means(10 ** (digits or 0))) is not None:
-            return np.ones(len(parts.firsts), bool), float_words(means)
         try:
             values, some = round_parts(op, parts.place, parts.amounts, parts.firsts, digits)
         except RangeError as error:
@@ -353,16 +348,6 @@ class Parts(NamedTuple):
         ].all():
             return None
         return np.asarray(np.add.reduceat(np.where(number, low << shift, 0), self.firsts))
-
-    def small_means(self, unit: int) -> np.ndarray | None:
-        """Return the means of integers with 1 / unit as their unit, float64[n]; None if some
-        might be rounded twice.
-        """
-        numbers = self.small_numbers()
-        counts = np.add.reduceat(np.where(self.place == COUNTED, self.words[0], 0), self.firsts)
-        if numbers is None or (np.abs(numbers) >= EXACT).any() or (counts >= EXACT // unit).any():
-            return None
-        return np.asarray(numbers / (counts * unit))
 
     def numbers(self) -> np.ndarray:
         """Return the sums of integers of any size, object[n]."""

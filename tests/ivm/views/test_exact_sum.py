@@ -69,6 +69,31 @@ def test_parts_add_up_to_the_rounded_sum(values):
     )
 
 
+@settings(max_examples=times(60))
+@given(
+    groups=st.lists(
+        st.lists(st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-999, 999), min_size=1),
+        min_size=1,
+    ),
+    scale=st.integers(0, 18),
+    op=st.sampled_from(["total", "avg"]),
+)
+def test_ratios_of_integers_are_rounded_once(groups, scale, op):
+    """Also next to groups that float64s hold no more."""
+    places, amounts, starts = [], [], []
+    for group in groups:
+        starts.append(len(places))
+        low, high = sum(n & (1 << 32) - 1 for n in group), sum(n >> 32 for n in group)
+        places += [0, 1, *[512] * (op == "avg")]
+        amounts += [low, high, *[len(group)] * (op == "avg")]
+    words, there = round_parts(op, *map(np.array, (places, amounts, starts)), scale)
+    below = [10**scale * (len(group) if op == "avg" else 1) for group in groups]
+    assert there.all()
+    assert float_values(words).tolist() == [
+        float(Fraction(sum(group), n)) for group, n in zip(groups, below, strict=True)
+    ]
+
+
 def test_what_is_kept_knows_no_history(tmp_path):
     """The same summands, put in at once or after many others came and went: the same records
     apart.
