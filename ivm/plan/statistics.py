@@ -187,9 +187,7 @@ class Statistics:
 
 
 def _ranks(words: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the rank of each word among the distinct ones, so that rows in order have numbers in
-    order, and how many these are.
-    """
+    """Return the rank of each word among the distinct ones, and how many these are."""
     numbers, count = numbered(words)
     first = np.empty(count, np.int64)
     first[numbers] = words
@@ -199,9 +197,7 @@ def _ranks(words: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _renumbered(codes: np.ndarray, size: int) -> tuple[np.ndarray, int]:
-    """Return a number from 0 for each of some numbers below `size`, and how many differ; in order
-    if they are, or few.
-    """
+    """Return a number from 0 for each of some numbers below `size`, and how many differ."""
     if (codes[1:] >= codes[:-1]).all():
         places = np.cumsum(begins(codes[None])) - 1
         return places, int(places[-1]) + 1

@@ -25,9 +25,7 @@ STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a boun
 
 
 class Condition(NamedTuple):
-    """What bindings must satisfy, given columns of some variables; a bound of two may be a link.
-    One that `applies_functions` costs more than others.
-    """
+    """What bindings must satisfy, given columns of some variables; a bound of two may be a link."""
 
     names: frozenset[str]
     holds: Callable[[Batch], np.ndarray]
