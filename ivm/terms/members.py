@@ -2,8 +2,7 @@
 
     list:each["1,null", '["list:length", "x"]'] = "1,1"
 
-The term is a constant, written as JSON: a text is a variable, a list is a function and its arguments,
-and an object is a constant by its type.  So lists are converted as columns of their values are.
+The term is JSON: a text is a variable, a list a function and its arguments, an object a constant.
 """
 
 import json
@@ -38,9 +37,8 @@ def _read(node: Any) -> Term:
         if value is None or not type_.startswith("decimal"):
             return Const(value, type_)
         places = len(value.partition(".")[2])
-        if not places:
-            return Const(int(value), "int64")
-        return Const(Decimal(value), f"decimal({DIGITS_MAX},{places})")
+        type_ = f"decimal({DIGITS_MAX},{places})" if places else "int64"
+        return Const(Decimal(value) if places else int(value), type_)
     name, *rest = node
     args = tuple(map(_read, rest))
     return Binary(name, *args) if name in "+-*/" else Call(function_named(name) or name, args)

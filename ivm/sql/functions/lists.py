@@ -47,7 +47,8 @@ from ivm.sql.types import (
 
 SHIFTED = "shifted"  # of a node `l[place]`: whether the parser has taken 1 from the place
 FOLDS = {"list_min": "min", "list_max": "max", "list_sum": "sum", "list_avg": "avg",
-         "list_median": "median", "list_any_value": "first", "list_product": "product"}  # fmt: skip
+         "list_median": "median", "list_any_value": "first", "list_product": "product", "list_bool_and": "min",
+         "list_bool_or": "max"}  # fmt: skip
 _ARGUMENTS = ("this", "expression", "expressions")
 ENDS = {"list_first": 1, "list_last": -1}  # their values, which may be null
 
@@ -168,6 +169,8 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
     if name in ENDS:
         place = _whole(ENDS[name])
         return of_json(call("list:part", values.term, place, place), _element(values), node)
+    if name.startswith("list_bool_"):
+        values = convert(values, list_of(BOOLEAN), node)
     fold, own = FOLDS[name], _element(values)
     if own == NULL:
         return Typed(Lit(None, NULL.store), NULL, True)
@@ -483,10 +486,10 @@ def _paired(keys: Typed, values: Typed) -> Typed:
 
 def _of_entries(node: exp.Expr, value: Value) -> Typed:
     """map_from_entries(l), of a list of structs of a key and a value."""
-    entries = _list(node.this, value, node)
-    if len(fields := _element(entries).fields) != 2:
-        raise SqlError(f"map_from_entries takes pairs, and this is {entries.type}", node)
-    pairs = entries._replace(type=SqlType("MAP", fields=fields))
+    pairs = _list(node.this, value, node)
+    if len(fields := _element(pairs).fields) != 2:
+        raise SqlError(f"map_from_entries takes pairs, and this is {pairs.type}", node)
+    pairs = pairs._replace(type=SqlType("MAP", fields=fields))
     return _paired(column_of(pairs, 0), column_of(pairs, 1))
 
 
@@ -542,17 +545,15 @@ def _listed_value(node: exp.Expr, value: Value) -> Typed:
 
 def _columns(node: exp.Expr, value: Value) -> Typed:
     """map_keys(m) and map_values(m)."""
-    return column_of(
-        _pairs_of(_arguments(node, 1)[0], value, node), int(not isinstance(node, exp.MapKeys))
-    )
+    place = 0 if isinstance(node, exp.MapKeys) else 1
+    return column_of(_pairs_of(_arguments(node, 1)[0], value, node), place)
 
 
 def _has_key(node: exp.Expr, value: Value) -> Typed:
     """map_contains(m, k), and map_contains_value(m, x)."""
     given = _arguments(node, 2)
-    held = column_of(
-        _pairs_of(given[0], value, node), int(node.name.lower() == "map_contains_value")
-    )
+    place = int(node.name.lower() == "map_contains_value")
+    held = column_of(_pairs_of(given[0], value, node), place)
     return _contains(*_with_member(held, value(given[1]), node), node)
 
 
@@ -699,11 +700,10 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.JSONObject, exp.JSONArray), _object),
 ]  # fmt: skip
 _BY_WORDS = {
-    " ".join(FOLDS | ENDS): _fold,
+    " ".join(FOLDS | ENDS): _fold, "json_array_length json_valid": _about,
     "list_aggregate list_aggr array_aggregate array_aggr": _fold,
     "list_unique array_unique cardinality list_count": _counted,
-    "list_reverse array_reverse": _reversed,
-    "list_reverse_sort array_reverse_sort": _sorted,
+    "list_reverse array_reverse": _reversed, "list_reverse_sort array_reverse_sort": _sorted,
     "list_position array_position list_indexof list_has array_has": _found,
     "list_has_any list_has_all array_has_any array_has_all": _compared,
     "list_append list_prepend array_append array_prepend": _longer,
@@ -713,6 +713,5 @@ _BY_WORDS = {
     "map_values": _columns, "map_entries": _entries, "map_concat": _merged, "row": _row,
     "regexp_split_to_array str_split_regex": _split, "enum_code": _code, "to_json": _as_json,
     "json_extract_string json_extract_path_text json_extract_path json_extract json_exists": _at,
-    "json_array_length json_valid": _about,
 }  # fmt: skip
 NAMED = {name: of for names, of in _BY_WORDS.items() for name in names.split()}

@@ -323,6 +323,8 @@ def _remainder(node: exp.Expr, value: Value) -> Typed:
 
 def _minus(node: exp.Expr, value: Value) -> Typed:
     inner = value(node.this)
+    if inner.type == INTERVAL:
+        return times.multiplied(inner, Typed(Lit(-1, "int64"), INTEGER, False), node)
     if not inner.type.is_number:
         raise SqlError(f"`-` takes a number, and this is {inner.type}", node)
     if inner.type.is_integer:

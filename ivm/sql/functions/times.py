@@ -83,9 +83,8 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
     if unit in MONTHS:
         return Typed(call("months", _times(count.term, MONTHS[unit])), INTERVAL, count.nullable)
     if unit in MICROSECONDS:
-        return Typed(
-            call("micros", _times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable
-        )
+        term = call("micros", _times(count.term, MICROSECONDS[unit]))
+        return Typed(term, INTERVAL, count.nullable)
     raise SqlError(f"intervals of {unit} are not known", node)
 
 
@@ -134,10 +133,8 @@ def constant_interval(node: exp.Interval) -> tuple[str, int]:
         raise SqlError(
             "an interval of months and days is not constant in length: give one of either", node
         )
-    assert isinstance(term, Call)
-    count = term.args[0]
-    assert isinstance(count, Lit) and isinstance(count.value, int)
-    return term.name, count.value
+    assert isinstance(term, Call) and isinstance(term.args[0], Lit)
+    return term.name, int(str(term.args[0].value))
 
 
 def later(moment: datetime, unit: str, count: int) -> datetime:
@@ -674,9 +671,12 @@ _MOMENT = ("year", "month", "day", "hour", "min", "sec")
 
 
 def _zoned(node: exp.Expr, value: Value) -> Typed:
-    """make_timestamptz, in UTC."""
-    parts = dict(zip(_MOMENT, node.expressions, strict=len(node.expressions) != 1))
-    return convert(_moment_from_parts(exp.TimestampFromParts(**parts), value), TIMESTAMPTZ, node)
+    """make_timestamptz, in UTC, or in a zone that stands last."""
+    given = node.expressions
+    moment = exp.TimestampFromParts(**dict(zip(_MOMENT, given[:6], strict=len(given) != 1)))
+    if len(given) == 7:
+        return _in_zone(exp.AtTimeZone(this=moment, zone=given[6]), value)
+    return convert(_moment_from_parts(moment, value), TIMESTAMPTZ, node)
 
 
 NAMED_PARTS = "date_part datepart decade century millennium isoyear millisecond microsecond weekday era nanosecond"

@@ -31,6 +31,10 @@ VALUES = [
     "strptime('2020-01-02', ['%Y', '%Y-%m-%d'])",
     "make_timestamptz(2020, id, 2, 3, 4, 5.5)",
     "make_timestamptz(id)",
+    "make_timestamptz(2020, id, 2, 3, 4, 5.5, 'UTC')",
+    "ts + (-INTERVAL '1 hour')",
+    "dt + -INTERVAL 2 MONTH",
+    "dt + -to_days(i)",
 ]
 BOUNDS = ("1 + 1", "2 OFFSET 1 + 1", "2 * (1 + 1) - 1", "CAST('2' AS INTEGER)", "(2)", "0 + 0")
 WRONG = ("-1", "2.5", "'a'", "i", "1 - 2", "NULL")
