@@ -273,6 +273,13 @@ FORMS = {
         "SELECT DISTINCT p, count(*) AS n FROM t GROUP BY p ORDER BY count(*) + p, t.p LIMIT 2",
         "SELECT DISTINCT t.p, x.s FROM t JOIN t AS x ON t.id = x.id ORDER BY x.s DESC, t.p LIMIT 2",
     ],
+    "rows in the order of a subquery": [
+        "SELECT string_agg(s, '-') AS z FROM (SELECT s FROM t ORDER BY s DESC, id)",
+        "SELECT p, list(x) AS z FROM (SELECT * FROM t ORDER BY v NULLS FIRST, id DESC) GROUP BY p",
+        "SELECT list(z) AS z, first(z) AS f FROM (SELECT x + 1 AS z, id FROM t ORDER BY z, 2 LIMIT 3)",
+        "SELECT list(p) AS z FROM (SELECT p, count(*) FROM t GROUP BY p ORDER BY count(*), p)",
+        "SELECT list(x) AS z, list(x ORDER BY id) AS y FROM (SELECT x, id FROM t ORDER BY ALL DESC)",
+    ],
     "the first rows": ["SELECT id FROM t ORDER BY v DESC, id FETCH FIRST 2 ROWS ONLY"],
 }
 

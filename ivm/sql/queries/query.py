@@ -35,6 +35,7 @@ from ivm.sql.queries import (
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
 from ivm.sql.queries.expressions import Subqueries, conjuncts
+from ivm.sql.queries.folds.ordered import in_order_of_rows
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.partitions import ASKED, limiting
 from ivm.sql.queries.scope import LAST, Scope, Source, inner_query, needs_of, text_of, unique
@@ -76,7 +77,8 @@ class Queries(Translator):
             if isinstance(node, exp.SetOperation):
                 return sets.rows(self, node, outer)
             if isinstance(node, exp.Select):
-                return Select(self, plainer(relations.spread(node)), outer, top).rows()
+                read = plainer(relations.spread(in_order_of_rows(node)))
+                return Select(self, read, outer, top).rows()
             if isinstance(node, exp.Pivot):
                 names = [name for name, _ in relations.rows(self, node.this, outer).columns]
                 return self.query(pivot.rewritten(node, node.this, names), outer, top)
