@@ -56,9 +56,8 @@ def in_order_of_rows(select: exp.Select) -> exp.Select:
             inner.select(exp.alias_(key.copy(), name, quoted=True), copy=False)
         column = exp.column(exp.to_identifier(name, quoted=True))
         order.append(exp.Ordered(**{**ordered.args, "this": column}))
-    for one in _lacks_order(select):
-        listed = exp.Order(this=one.this, expressions=[by.copy() for by in order])
-        one.set("this", listed)
+    for fold in _lacks_order(select):
+        fold.set("this", exp.Order(this=fold.this, expressions=[key.copy() for key in order]))
     return select
 
 
@@ -77,11 +76,11 @@ def _ordered_source(select: exp.Select) -> exp.Select | None:
 
 def _lacks_order(select: exp.Select) -> Iterator[exp.Expr]:
     """Yield the aggregates of a query that list rows, and in no order of their own."""
-    for one in select.find_all(*LISTED):
-        placed = isinstance(one.parent, exp.Window | exp.WithinGroup | exp.IgnoreNulls)
-        own = isinstance(one.this, exp.Order | exp.Distinct)
-        if one.parent_select is select and not placed and not own:
-            yield one
+    for fold in select.find_all(*LISTED):
+        placed = isinstance(fold.parent, exp.Window | exp.WithinGroup | exp.IgnoreNulls)
+        ordered = isinstance(fold.this, exp.Order | exp.Distinct)
+        if fold.parent_select is select and not placed and not ordered:
+            yield fold
 
 
 def joined(one: Aggregate) -> Made:
