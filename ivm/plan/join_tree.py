@@ -72,7 +72,8 @@ def opened(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> Plan 
         for name, column in source.places.items()
         if uses[name] > 1 and column >= keys[source.predicate]
     ]
-    for apart in chain(combinations(spare, 1), combinations(spare, 2)):
+    pairs = (pair for pair in combinations(spare, 2) if pair[0][1] != pair[1][1])
+    for apart in chain(combinations(spare, 1), pairs):
         one, compared = replace(plan, apart=apart), {name for _, name in apart}
         read = needed.union(compared, map(parted, compared))
         if is_supported(one) and not lists_pairs(one, keys, read):

@@ -108,7 +108,8 @@ def make_plans(
             orders = {*map(tuple, chosen.probes[atoms:])}
             moves = _moves(conjunction, probes, lambda _: True) if orders else ()
             plan = replace(plan, moves=tuple(move for move in moves if order_of(move) in orders))
-            plans.append(plan.going(Columns if chosen.in_columns else Tries, "", (*probes,)))
+            tree = _as_tree(conjunction, plan) if chosen.in_columns else None
+            plans.append((tree or plan).going(Columns if tree else Tries, "", (*probes,)))
         else:
             plans.append(_cheapest(conjunction, distinct, heavy, maintenance, searched))
     merged.merge(plans)
@@ -391,11 +392,9 @@ def _in_columns(
     ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
     begun = {t: conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()}
     plans = [*begun.values()]
-    if not is_supported(plans[0]):
-        tree = opened(plans[0], conjunction.stored_keys, _needed(conjunction, plans[0]))
-        if not tree:
-            return None
-        plans = [replace(one, apart=tree.apart) for one in plans]
+    if not (tree := _as_tree(conjunction, plans[0])):
+        return None
+    plans = [replace(one, apart=tree.apart) for one in plans]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if (
         max(ranges.values(), default=0) > 1
@@ -429,6 +428,13 @@ def _in_columns(
     pace = orders.pace([ways[t] for t in range(len(ways))])
     moves = _moves(conjunction, probes, _lone(distinct))
     return replace(plan, pace=pace, moves=moves).going(Columns, choice, probes)
+
+
+def _as_tree(conjunction: Conjunction, plan: Plan) -> Plan | None:
+    """Return a plan whose relations are a join tree, if need be with its cycle opened; else None."""
+    if is_supported(plan):
+        return plan
+    return opened(plan, conjunction.stored_keys, _needed(conjunction, plan))
 
 
 def _is_found_by_links(

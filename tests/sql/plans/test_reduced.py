@@ -103,6 +103,11 @@ def test_a_cycle_of_keys_is_joined_by_columns(what: str, tmp_path: Path) -> None
             value, least = drawn.choice(("NULL", 1, 4)), drawn.randrange(7)
             both.run(f"UPDATE {name} SET {column} = {value} WHERE id = {least}")
             both.compare()
+    with ivm.open(tmp_path / "cycle.pages", threads=1, sync="off") as workspace:
+        assert workspace.explain("v:part1").count("'") == found.count("'")  # as saved
+        assert workspace.check() == []
+        workspace.sql("UPDATE l SET v = 3 WHERE id < 50")
+        assert workspace.check() == []
 
 
 OFTEN = "(w.x = 3 OR w.y IN (SELECT y FROM b WHERE b.k < 9))"
