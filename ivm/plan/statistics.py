@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ivm.lang.rewrite.numbers import rows_of
-from pagestore.host import begins, numbered, read_blocks, sort_order
+from pagestore.host import begins, read_blocks, sort_order
 
 ROWS_ASSUMED = 1000  # of a relation that has no rows yet
 WHOLE_ROWS = 1 << 15  # a relation with up to so many rows is read whole
@@ -188,12 +188,8 @@ class Statistics:
 
 def _ranks(words: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the rank of each word among the distinct ones, and how many these are."""
-    numbers, count = numbered(words)
-    first = np.empty(count, np.int64)
-    first[numbers] = words
-    ranks = np.empty(count, np.int64)
-    ranks[np.argsort(first)] = np.arange(count)
-    return ranks[numbers], count
+    values, ranks = np.unique(words, return_inverse=True)
+    return ranks, len(values)
 
 
 def _renumbered(codes: np.ndarray, size: int) -> tuple[np.ndarray, int]:
@@ -202,7 +198,7 @@ def _renumbered(codes: np.ndarray, size: int) -> tuple[np.ndarray, int]:
         places = np.cumsum(begins(codes[None])) - 1
         return places, int(places[-1]) + 1
     if size > TABLE_PER_ROW * len(codes):
-        return numbered(codes)
+        return _ranks(codes)
     table = np.zeros(size, np.int64)
     table[codes] = 1
     ranks = np.cumsum(table)
