@@ -26,7 +26,7 @@ from ivm.sql.queries.row_numbers import MOST, Key, numbered, ordered_terms, orde
 from ivm.sql.queries.scope import inner_query, text_of
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Builder, Column, Table, column_of, outer_value
-from ivm.sql.terms import Atom, Call, Lit, Literal, Not, Term, Typed, Var
+from ivm.sql.terms import Atom, Call, Lit, Literal, Not, Term, Typed, Var, variables
 from ivm.sql.types import BIGINT, DATE, INTEGER, TIMESTAMP, SqlType
 from pagestore.host import KEYS_MAX
 
@@ -346,6 +346,8 @@ class Partition:
         row = [*self.groups, *order]
         terms, identity = [v.term for v in row], [v.term for v in self.identity]
         are_known = {*identity} <= {*terms}
+        around = {*self.builder.carried(self.body)}  # the same row for each row of a query around
+        identity = [t for t in terms if t in identity or around.intersection(variables(t))]
         told = [*map(terms.index, identity)] if are_known else [*range(len(row))]
         self._own = [row[place] for place in told]
         rows = self._relation(self.body, row, len(row))
