@@ -54,7 +54,6 @@ from pagestore.sorting.tuples import (
     columns_of,
     distinct,
     in_order,
-    numbered,
     repeats,
     sort_order,
 )
@@ -117,7 +116,7 @@ __all__ = [
     "differing", "distinct", "encode", "external_sort", "first_from", "flags_of",
     "float_values", "float_words", "fold_many", "folder_named", "get", "given_rows", "has_inverse",
     "html_table", "in_order", "interval_spec", "is_operator", "is_semilattice", "last_before",
-    "local_path", "may_be_narrow", "message", "narrowed", "numbered", "numbers_of", "of_numbers",
+    "local_path", "may_be_narrow", "message", "narrowed", "numbers_of", "of_numbers",
     "of_texts", "one_batch", "operator", "operator_code", "pages_of_both", "pays", "pooled",
     "printable", "ranks", "read_batches", "read_blocks", "record_dependants",
     "recorded_dependants", "refuse_stopped", "register_host", "repeats", "row_changes",

@@ -50,7 +50,7 @@ MODULES = {  # each public module, and the names that it offers
         bulk_all catalog_of changes_table coding_within columns_of compose_edits count_prefixes delta differing distinct
         encode external_sort first_from flags_of float_values float_words fold_many folder_named get given_rows
         has_inverse html_table in_order interval_spec is_operator is_semilattice last_before local_path may_be_narrow
-        message narrowed numbered numbers_of of_numbers of_texts one_batch operator operator_code pages_of_both
+        message narrowed numbers_of of_numbers of_texts one_batch operator operator_code pages_of_both
         pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
         refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many thread_lock to_its_end
         together typed user_cache value_of_word with_nulls

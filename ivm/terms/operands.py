@@ -21,7 +21,8 @@ from pagestore.host import (
     WORD_MIN,
     float_values,
     float_words,
-    numbered,
+    numbers_of,
+    of_numbers,
     of_texts,
 )
 
@@ -136,11 +137,19 @@ def distinct_rows(columns: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.n
     for column in columns:
         if (column == column[0]).all():
             continue
-        more, found = numbered(column)
-        places, count = (more, found) if count == 1 else numbered(places * found + more)
+        more, found = _numbered(column)
+        places, count = (more, found) if count == 1 else _numbered(places * found + more)
     first = np.empty(count, np.int64)
     first[places[::-1]] = np.arange(n - 1, -1, -1)
     return [column[first] for column in columns], places
+
+
+def _numbered(words: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the number of each word among the distinct ones, and how many these are."""
+    import pyarrow as pa
+
+    found = of_numbers(pa.int64(), words).dictionary_encode()
+    return numbers_of(found.indices, np.int32).astype(np.int64), len(found.dictionary)
 
 
 def _called(

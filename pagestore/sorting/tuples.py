@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.kernel import TypedKernel
@@ -174,16 +173,6 @@ def near_order(columns: np.ndarray) -> np.ndarray:
     order, some, spare = np.empty((3, len(words)), np.int64)
     ORDER_WORDS.call(words, WORD_BITS - room, order, some, spare, _counts(len(words)))
     return order
-
-
-def numbered(words: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the number of each word int64[n] among the distinct ones, by their first places, and
-    how many these are.  O(n).
-    """
-    buffer = pa.py_buffer(np.ascontiguousarray(words))
-    found = pa.Array.from_buffers(pa.int64(), len(words), [None, buffer]).dictionary_encode()
-    numbers = np.frombuffer(found.indices.buffers()[1] or b"", np.int32, len(words))
-    return numbers.astype(np.int64), len(found.dictionary)
 
 
 def distinct(columns: np.ndarray) -> np.ndarray:
