@@ -35,7 +35,6 @@ from ivm.sql.queries import (
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
 from ivm.sql.queries.expressions import Subqueries, conjuncts
-from ivm.sql.queries.folds.ordered import in_order_of_rows
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.partitions import ASKED, limiting
 from ivm.sql.queries.scope import LAST, Scope, Source, inner_query, needs_of, text_of, unique
@@ -77,7 +76,7 @@ class Queries(Translator):
             if isinstance(node, exp.SetOperation):
                 return sets.rows(self, node, outer)
             if isinstance(node, exp.Select):
-                read = plainer(relations.spread(in_order_of_rows(node)))
+                read = plainer(relations.spread(relations.in_order_of_rows(node)))
                 return Select(self, read, outer, top).rows()
             if isinstance(node, exp.Pivot):
                 names = [name for name, _ in relations.rows(self, node.this, outer).columns]

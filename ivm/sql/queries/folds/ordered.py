@@ -10,8 +10,6 @@ mode(x)                             argmax(x, n) of the number n of each value
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sqlglot import exp
 
 from ivm.sql.conversions import as_json, bracketed, concat, convert, in_order, in_words, ranged
@@ -19,68 +17,9 @@ from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
 from ivm.sql.queries.row_numbers import parts_of, put_together
-from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import BIGINT, BOOLEAN, DATE, INTEGER, UBIGINT, VARCHAR, list_of, map_of
-
-LISTED = exp.GroupConcat, exp.ArrayAgg, exp.First, exp.Last
-
-
-def in_order_of_rows(select: exp.Select) -> exp.Select:
-    """Return a query whose aggregates without ORDER BY list rows in the order of the subquery that
-    it reads alone.
-
-    SELECT list(x) FROM (SELECT x FROM t ORDER BY y DESC) becomes
-    SELECT list(x ORDER BY o DESC) FROM (SELECT x, y AS o FROM t ORDER BY y DESC)
-    """
-    if _ordered_source(select) is None or not any(_lacks_order(select)):
-        return select
-    select = select.copy()
-    inner = _ordered_source(select)
-    assert inner is not None
-    items, by = inner.expressions, inner.args["order"].expressions
-    named = [
-        item for item in items if isinstance(item, exp.Alias | exp.Column) and item.output_name
-    ]
-    outputs = {text_of(item.unalias()): item.alias_or_name for item in named}
-    outputs |= {item.alias_or_name: item.alias_or_name for item in named}
-    if isinstance(by[0].this, exp.Var):  # ORDER BY ALL
-        by = [exp.Ordered(**{**by[0].args, "this": item.unalias()}) for item in items]
-    order = []
-    for n, ordered in enumerate(by):
-        key = ordered.this
-        key = items[int(key.name) - 1].unalias() if key.is_int else key
-        if (name := outputs.get(text_of(key), "")) == "":
-            name = f"order:{n}"
-            inner.select(exp.alias_(key.copy(), name, quoted=True), copy=False)
-        column = exp.column(exp.to_identifier(name, quoted=True))
-        order.append(exp.Ordered(**{**ordered.args, "this": column}))
-    for fold in _lacks_order(select):
-        fold.set("this", exp.Order(this=fold.this, expressions=[key.copy() for key in order]))
-    return select
-
-
-def _ordered_source(select: exp.Select) -> exp.Select | None:
-    """Return the subquery that a query reads alone, if it has an ORDER BY of expressions."""
-    source = select.args.get("from_")
-    inner = source.this.this if source and isinstance(source.this, exp.Subquery) else None
-    if not isinstance(inner, exp.Select) or select.args.get("joins") or inner.args.get("distinct"):
-        return None
-    by = inner.args["order"].expressions if inner.args.get("order") else []
-    columns = range(1, len(inner.expressions) + 1)
-    return (
-        inner if by and all(not k.this.is_int or int(k.this.name) in columns for k in by) else None
-    )
-
-
-def _lacks_order(select: exp.Select) -> Iterator[exp.Expr]:
-    """Yield the aggregates of a query that list rows, and in no order of their own."""
-    for fold in select.find_all(*LISTED):
-        placed = isinstance(fold.parent, exp.Window | exp.WithinGroup | exp.IgnoreNulls)
-        ordered = isinstance(fold.this, exp.Order | exp.Distinct)
-        if fold.parent_select is select and not placed and not ordered:
-            yield fold
 
 
 def joined(one: Aggregate) -> Made:
