@@ -50,8 +50,6 @@ from pagestore.host import WORD_MAX, WORD_MIN, Coding, Pages, Tree, coding_withi
 
 # records that are decoded in the time in which the paged join passes one record
 DECODED_PER_RECORD = 64
-# of all tries together, so that they fit in memory together with the store's pages
-RECORDS_MAX = 1 << 24
 FLAT = 4  # times the words of a trie that laying it out takes
 ALWAYS = 1 << 22  # bytes that tries may take in any case
 TABLE_PER_KEY = 4  # the most entries per key in a table of first keys
@@ -107,8 +105,12 @@ def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
             t.root: t.count * int(depth) for t, depth in zip(trees, shape.depths, strict=True)
         }.values()
     )
-    fits = not exceeds_memory(8 * FLAT * words, ALWAYS)
-    return bool(fits and records <= min(RECORDS_MAX, DECODED_PER_RECORD * first))
+    return bool(records <= DECODED_PER_RECORD * first and is_room_for(words))
+
+
+def is_room_for(words: int) -> bool:
+    """Return whether tries of so many words can be laid out in the memory allowed."""
+    return not exceeds_memory(8 * FLAT * words, ALWAYS)
 
 
 def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
-from ivm.join.flat import RECORDS_MAX, FlatJoin, Layout, flat_of
+from ivm.join.flat import FlatJoin, Layout, flat_of, is_room_for
 from ivm.join.groups import FAR, Lookup, Matches, summed
 from ivm.join.join import concatenated, together
 from ivm.join.kernels.tries import NE
@@ -433,10 +433,12 @@ class ColumnJoin:
         for source in self._negated if not self._rows else ():
             names = self._looked_up(source)
             core = [self.tree.sources[node] for node in self.tree.around(names)]
-            rows = sum(self._trees[leaf.predicate].count for leaf in (source, *core))
+            words = sum(
+                self._trees[leaf.predicate].count * len(leaf.places) for leaf in (source, *core)
+            )
             if (
                 len(core) > 1
-                and rows <= RECORDS_MAX
+                and is_room_for(words)
                 and self._listing(needed | names) > self._listing(needed)
             ):
                 sources.append(source)

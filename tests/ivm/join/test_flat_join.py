@@ -280,6 +280,9 @@ def test_what_is_left_to_the_join_over_pages():
         assert not is_flat_cheaper(plan.shape, [trees[t.index.predicate] for t in plan.tries]), (
             "84 MB"
         )
+    many = [Tree(2, 2, 1 << 26, big.spec), Tree(4, 1, 1 << 24, small.spec)]
+    with allowing(1 << 33):
+        assert is_flat_cheaper(plan.shape, many), "memory alone says how many there may be"
     assert not is_flat_cheaper(replace(plan.shape, absent=np.array([0])), [big, small])
     held = plan_of("r(5, y), s(y, z)", ["$1", "y", "z"])
     assert not is_flat_cheaper(held.shape, [big, big])
