@@ -10,10 +10,8 @@ In `data` the positions in `children` count from the start of the array. Where t
 are dense, a table of first keys follows: for each value from the least to the greatest key, the
 position of the first key >= it.
 
-Run a full evaluation over flat tries.
-
-A relation that a full evaluation scans anyway is decoded once, as a trie in one array (see
-join/kernels/flat_join.py); atoms of the same relation and depth, and all threads, share that trie.
+A relation that a full evaluation scans anyway is decoded once; atoms of the same relation and depth,
+and all threads, share its trie, which join/kernels/flat_join.py runs over.
 
 Memory layout of a join over flat tries: which slices are loop-invariant, where each level keeps its
 candidates.
