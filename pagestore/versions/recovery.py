@@ -108,9 +108,7 @@ def _newest_whole(
     file: File, slots: list[Meta | str], page_size: int | None
 ) -> tuple[Meta, StoreState, Mapping, Recovery | None]:
     """Return what `recover` does, for these slots."""
-    metas = sorted(
-        (slot for slot in slots if isinstance(slot, Meta)), key=lambda slot: -slot.sequence
-    )
+    metas = sorted((one for one in slots if isinstance(one, Meta)), key=lambda one: -one.sequence)
     if not metas:
         raise _not_a_store(file, slots)
     if page_size is not None and page_size != metas[0].page_size:
@@ -184,25 +182,27 @@ def _read_all(mapping: Mapping, state: StoreState) -> None:
 
 
 def make_durable(mapping: Mapping, state: StoreState, meta: Meta, both: bool) -> None:
-    """Write again what the newest commit wrote and may not be on the disk, and sync it.
+    """Write the newest commit again, and sync it.
 
-    With sync="full" all but the slot was synced before the slot was written; with sync="commit" the
-    record lists the pages; after a failed sync of several commits each page is in doubt. If the
-    other slot is not intact, `both` slots then lead to the commit. Raises OSError.
+    With sync="full" all but the slot was synced before the slot was written; after a failed sync of
+    several commits each page is in doubt. If the other slot is not intact, `both` slots then lead
+    to the commit. Raises OSError.
     """
-    file, size = mapping.file, mapping.page_size
-    extents = [*rows(state.commit.written, 2), (state.run.page, len(state.run.ids(size // WORD)))]
-    if meta.in_doubt:
-        # also those of commits that others show
-        extents = [(FIRST_PAGE, file.size() // size - FIRST_PAGE)]
-    for first, count in extents:
-        for at in range(first * size, (first + count) * size, AT_ONCE):
-            file.pwrite(file.pread(min(AT_ONCE, (first + count) * size - at), at), at)
-    sync_all(file, meta)
+    write_again(mapping, state, meta.in_doubt)  # also pages of commits that others show
+    sync_all(mapping.file, meta)
     slot, number = meta._replace(clean=False, in_doubt=False).pack(), slot_of(meta.sequence)
     for at in (number, 1 - number) if both else (number,):
-        file.pwrite(slot, SLOT_SIZE * at)
-        sync_all(file, meta)
+        mapping.file.pwrite(slot, SLOT_SIZE * at)
+        sync_all(mapping.file, meta)
+
+
+def write_again(mapping: Mapping, state: StoreState, every: bool = False) -> None:
+    """Write again what a commit's record lists, since it may not be on the disk, or every page."""
+    file, size = mapping.file, mapping.page_size
+    extents = [*rows(state.commit.written, 2), (state.run.page, len(state.run.ids(size // WORD)))]
+    for first, count in [(FIRST_PAGE, file.size() // size - FIRST_PAGE)] if every else extents:
+        for at in range(first * size, (first + count) * size, AT_ONCE):
+            file.pwrite(file.pread(min(AT_ONCE, (first + count) * size - at), at), at)
 
 
 def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
@@ -245,19 +245,9 @@ def _commits(mapping: Mapping, uuid: bytes) -> Iterator[tuple[int, Meta]]:
             + (int(words[last * page_words + ENTRY_COUNT]) // WORD if last < len(seen) else 0),
         )
         with suppress(CorruptionError):
-            commit = Commit.decode(mapping.read_run(run))
-            yield (
-                commit.timestamp,
-                Meta(
-                    mapping.page_size,
-                    uuid,
-                    commit.sequence,
-                    commit.last_version,
-                    *run,
-                    commit.top,
-                    False,
-                ),
-            )
+            of = Commit.decode(mapping.read_run(run))
+            about = uuid, of.sequence, of.last_version, *run, of.top, False
+            yield of.timestamp, Meta(mapping.page_size, *about)
 
 
 def verify(mapping: Mapping, state: StoreState) -> None:

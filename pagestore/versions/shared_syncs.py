@@ -25,6 +25,8 @@ one builds on it.
 - If a sync fails, whoever made it marks the newest slot as in doubt before it releases the lock of
   the slots. Until all pages of the file are written again, which takes the writer's lock, nobody
   writes a slot: those that wait for theirs learn that the sync has failed.
+- Whoever saw a sync fail may be killed before that. The system tells it to all that have the file
+  open, and not to those that open it later: these write again what their first commit lists.
 - The record of a commit lists the pages of all those before it that may not be durable. After a
   power cut a slot that leads to any pages that did not reach the disk is noticed, and the other one
   is taken (sync="commit").
@@ -61,7 +63,7 @@ from pagestore.storage.meta import SLOT_SIZE, Meta, slot_of, sync_all
 from pagestore.storage.system import describe_holders
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.locks import SyncedCommits
-from pagestore.versions.recovery import make_durable, newest_meta
+from pagestore.versions.recovery import make_durable, newest_meta, write_again
 from pagestore.versions.store_state import load_state
 
 VERSIONS = 1 << 26  # after which the bytes of shown versions repeat
@@ -88,6 +90,7 @@ class SharedSyncs:
         self._mapping, self._file, self.synced, self._uuid = mapping, mapping.file, synced, uuid
         self._shown = (-1, 0)  # the sequence of the commit that is shown here, and its byte
         self._claimed = 0  # the byte of the commit of another handle that is shown here, too
+        self._is_new = True  # whether no slot was written since the file was opened
         # whether nobody else showed a commit when the writer's lock was last taken here
         self.is_quiet = False
         # seconds that a sync takes: some take long only since processors are busy
@@ -180,13 +183,14 @@ class SharedSyncs:
             with holding(self._file, SLOTS_LOCK):
                 newest = newest_meta(self._file)
                 if newest is not None and newest.in_doubt:
-                    path = self._file.path
-                    raise OSError(
-                        EIO, f"{path}: the sync of another process failed, and with it this commit"
-                    )
+                    said = "the sync of another process failed, and with it this commit"
+                    raise OSError(EIO, f"{self._file.path}: {said}")
                 if newest is not None:
                     self._ensure(newest)
                 if newest is None or newest.sequence < meta.sequence:
+                    if self._is_new:
+                        write_again(self._mapping, load_state(self._mapping, meta))
+                        self._is_new = False
                     shown = self._claim_after(meta.version) or meta
                     self.synced.add(
                         self._lead(newest, meta if _in_one_slot(newest, shown) else shown)

@@ -7,7 +7,7 @@ pagestore/versions/ that it is.
 
     >>> explored([1, 1], kills=1).violation is None
     True
-    >>> print(explored([2, 1], kills=1, without="slots last").violation)
+    >>> print(explored([2, 1], kills=1, without=["slots last"]).violation)
     the newest slot leads to Commit(sequence=2, chain=('02', '11'), listed=()), which is not whole
 
 What was written is in `cache`, which all processes read; a sync brings what is `dirty` to the
@@ -18,7 +18,7 @@ pages for another one.
 Left out are commits that free pages, those that were prepared, and other kinds of sync.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -30,8 +30,10 @@ MENDS = {  # parts of the protocol that can be left out, and what goes wrong the
     "claim lock": "a claim that came too late is taken for a commit",
     "pages are listed": "a power cut leaves a commit without the pages of one that it was built on",
     "slots alternate": "the only durable slot is overwritten",
-    "doubt": "what a failed sync has lost is built on",
+    "doubt": "what a failed sync has lost is built on, unless `first again` writes it once more",
     "ensure": "a commit that nobody has synced is built on",
+    "first again": "a process that has seen its sync fail is killed before it says so, and one that "
+    "opens the file later builds on what that sync has lost",
 }
 TORN = "torn"
 
@@ -61,6 +63,7 @@ class Process(NamedTuple):
 
     step: str = "open"
     left: int = 1  # commits to make
+    new: bool = True  # whether it has led to none since it has opened the file
     known: Commit | None = None  # its own newest commit, which is durable
     slot: Slot = Slot(0, 0)  # as it was last seen
     found: Commit | None = None  # that another process shows
@@ -105,10 +108,10 @@ def step(name: str, method: str) -> Callable[[Step], Step]:
 
 
 class Model:
-    """The steps of the protocol, perhaps without one of its MENDS."""
+    """The steps of the protocol, perhaps without some of its MENDS."""
 
-    def __init__(self, commits: Sequence[int], without: str = "") -> None:
-        assert not without or without in MENDS
+    def __init__(self, commits: Sequence[int], without: Collection[str] = ()) -> None:
+        assert MENDS.keys() >= {*without}
         self.without, self.most = without, sum(commits)
         self.commits = commits
 
@@ -281,7 +284,7 @@ def take(m: Model, s: State, p: int) -> Iterator[State]:
     if s.writer < 0:
         process = s.processes[p]
         first = (
-            ("knows.shown" if m.without != "slots last" else "knows.slots")
+            ("knows.shown" if "slots last" not in m.without else "knows.slots")
             if process.known
             else "newest.slots"
         )
@@ -291,7 +294,7 @@ def take(m: Model, s: State, p: int) -> Iterator[State]:
 @step("knows.shown", "SharedSyncs.is_newest")
 def knows_shown(m: Model, s: State, p: int) -> Iterator[State]:
     process = s.processes[p]
-    then = "knows.slots" if m.without != "slots last" else "edit"
+    then = "knows.slots" if "slots last" not in m.without else "edit"
     newer = m.shown_after(s, p, process.known.version)
     yield m.set(s, p, step="newest.slots" if newer else then)
 
@@ -302,7 +305,7 @@ def knows_slots(m: Model, s: State, p: int) -> Iterator[State]:
     if m.newest(s).sequence != known.sequence:
         yield m.set(s, p, step="newest.slots")
     else:
-        then = "edit" if m.without != "slots last" else "knows.shown"
+        then = "edit" if "slots last" not in m.without else "knows.shown"
         yield m.set(s, p, step=then, base=known, listed=(), next=known.sequence + 1)
 
 
@@ -313,7 +316,7 @@ def newest_slots(m: Model, s: State, p: int) -> Iterator[State]:
 
 @step("newest.shown", "SharedSyncs._shown_after")
 def newest_shown(m: Model, s: State, p: int) -> Iterator[State]:
-    if s.claims < 0 or m.without == "claim lock":
+    if s.claims < 0 or "claim lock" in m.without:
         yield m.set(
             s, p, step="newest.again", found=m.shown_after(s, p, s.processes[p].slot.version)
         )
@@ -324,11 +327,11 @@ def newest_again(m: Model, s: State, p: int) -> Iterator[State]:
     process, slot = s.processes[p], m.newest(s)
     if slot != process.slot:
         yield m.set(s, p, step="newest.shown", slot=slot)
-    elif slot.doubt and m.without != "doubt":
+    elif slot.doubt and "doubt" not in m.without:
         yield m.set(s, p, step="ensure.slots", back="newest.slots")
     elif found := process.found:
         next_ = found.sequence + 1
-        if next_ % 2 == slot.sequence % 2 and m.without != "slots alternate":
+        if next_ % 2 == slot.sequence % 2 and "slots alternate" not in m.without:
             next_ += 1
         yield m.set(
             s, p, step="edit", base=found, next=next_, listed=(*found.listed, found.version)
@@ -342,7 +345,7 @@ def pending(m: Model, s: State, p: int) -> Iterator[State]:
     slot = s.processes[p].slot
     base = m.record(s.cache, slot.version)
     go_on = {"step": "edit", "base": base, "next": slot.sequence + 1, "listed": ()}
-    if m.is_synced(s, slot) or m.without == "ensure":
+    if m.is_synced(s, slot) or "ensure" in m.without:
         yield m.set(s, p, **go_on)
     elif m.shown(s, p, slot.version):
         yield m.set(s, p, **go_on | {"listed": (*base.listed, base.version)})
@@ -371,7 +374,7 @@ def roll_back(m: Model, s: State, p: int) -> Iterator[State]:
 @step("record", "Committer._write_record")
 def record(m: Model, s: State, p: int) -> Iterator[State]:
     process = s.processes[p]
-    base, listed = process.base, () if m.without == "pages are listed" else process.listed
+    base, listed = process.base, () if "pages are listed" in m.without else process.listed
     own = Commit(process.next, (*base.chain, f"{p}{process.left}"), listed)
     s = m.write(s, (m.most + base.version, own))
     yield m.set(s, p, step="show", own=own)
@@ -405,15 +408,15 @@ def slots(m: Model, s: State, p: int) -> Iterator[State]:
 @step("complete", "SharedSyncs.complete")
 def complete(m: Model, s: State, p: int) -> Iterator[State]:
     own, slot = s.processes[p].own, m.newest(s)
-    if slot.doubt and m.without != "doubt":
+    if slot.doubt and "doubt" not in m.without:
         yield m.dies(s, p)
-    elif not m.is_synced(s, slot) and m.without != "ensure":
+    elif not m.is_synced(s, slot) and "ensure" not in m.without:
         yield m.set(s, p, step="ensure.write", back="complete", slot=slot)
     elif slot.sequence >= own.sequence:
         yield m.set(s, p, step="leave")
     else:
         found = m.shown_after(s, p, own.version)
-        then = "claim.lock" if found and m.without != "claim" else "copy"
+        then = "claim.lock" if found and "claim" not in m.without else "copy"
         yield m.set(s, p, step=then, slot=slot, found=found)
 
 
@@ -441,10 +444,14 @@ def claim_look(m: Model, s: State, p: int) -> Iterator[State]:
 def copy(m: Model, s: State, p: int) -> Iterator[State]:
     process = s.processes[p]
     slot, chosen = process.slot, process.found or process.own
-    if slot.sequence % 2 == chosen.sequence % 2 and m.without != "slots alternate":
+    if process.new and "first again" not in m.without:
+        own = process.own
+        again = [at for v in (*own.listed, own.version) for at in (v - 1, m.most + v - 1)]
+        s = m.write(s, *((at, s.cache[at]) for at in again))
+    if slot.sequence % 2 == chosen.sequence % 2 and "slots alternate" not in m.without:
         chosen = process.own
-    s = m.set(s, p, step="slot", found=chosen)
-    if slot.sequence % 2 == chosen.sequence % 2 and m.without != "slots alternate":
+    s = m.set(s, p, step="slot", found=chosen, new=False)
+    if slot.sequence % 2 == chosen.sequence % 2 and "slots alternate" not in m.without:
         yield m.set(m.write_slot(s, slot, other=True), p, step="copy.sync")
     else:
         yield s
@@ -478,7 +485,7 @@ def doubt_before(m: Model, s: State, p: int) -> Iterator[State]:
 
 
 def doubted(m: Model, s: State, p: int, slot: Slot) -> Iterator[State]:
-    if m.without != "doubt":
+    if "doubt" not in m.without:
         s = m.write_slot(s, slot._replace(doubt=True))
     yield m.dies(s, p)
 
@@ -547,7 +554,7 @@ def explored(
     commits: Sequence[int],
     kills: int = 0,
     failures: int = 0,
-    without: str = "",
+    without: Collection[str] = (),
     first: Sequence[int] = (),
 ) -> Explored:
     """Try all orders of the steps of writers that make so many commits each, the shortest first.

@@ -25,6 +25,7 @@ SMALL = [
     {"commits": [1, 1, 1], "kills": 2, "first": LEADS},
     {"commits": [1, 1, 2], "kills": 1, "first": LEADS},
     {"commits": [1, 1, 1], "failures": 1, "first": FAILS},
+    {"commits": [1, 1, 1], "kills": 1, "failures": 1, "first": FAILS[:13] + [1] * 9},
 ]
 LARGE = [
     {"commits": [1, 1, 1], "kills": 1, "failures": 1},
@@ -38,8 +39,23 @@ WITHOUT = {
     "claim lock": {"commits": [1, 1, 1, 1], "kills": 2, "first": LEADS},
     "pages are listed": {"commits": [1, 1]},
     "slots alternate": {"commits": [1, 1]},
-    "doubt": {"commits": [1, 1, 1], "failures": 1, "first": FAILS},
+    "doubt": {
+        "commits": [1, 1, 1],
+        "failures": 1,
+        "first": FAILS,
+        "without": ["doubt", "first again"],
+    },
     "ensure": {"commits": [1, 1], "kills": 1},
+    "first again": {"commits": [1, 1, 1], "kills": 1, "failures": 1, "first": FAILS[:13] + [1] * 9},
+}
+# the commits that were once lost so (695d0496 looked at slots last, 162b8143 claims): steps of which
+# the shortest way to each has all, in this order
+LOST = {
+    # 0 finds its own commit in the newest slot, 1 writes a newer one and shows it no more, 0 looks
+    # what is shown
+    "slots last": "0 knows.slots, 1 slot, 1 is killed, 0 knows.shown, 0 edit",
+    # 0 finds the commit that 1 shows, and sleeps; 2 takes its pages, and 0 writes its slot
+    "claim": "0 complete, 1 is killed, 2 take, 2 newest.again, 0 slot, 2 edit",
 }
 PARTS = {one.__name__: one for one in (Committer, FileLock, Handle, SharedSyncs, Transaction)}
 
@@ -55,8 +71,19 @@ def test_nothing_goes_wrong(about):
 
 @pytest.mark.parametrize("mend", MENDS)
 def test_without_any_part_of_it_something_does(mend):
-    found = explored(without=mend, **WITHOUT[mend])
-    assert found.violation and found.steps
+    about = {"without": [mend], **WITHOUT[mend]}
+    assert explored(**about).violation
+    also = {*about["without"]} - {mend}
+    assert not also or explored(**about | {"without": also}).violation is None
+
+
+@pytest.mark.parametrize("mend", LOST)
+def test_commits_that_were_once_lost_are_found_from_the_start(mend):
+    commits = {"slots last": [2, 1], "claim": [1, 1, 1]}[mend]
+    found = explored(commits, kills=1, without=[mend])
+    assert found.violation and found.violation.endswith("which is not whole")
+    steps = iter(found.steps)
+    assert all(step in steps for step in LOST[mend].split(", ")), found.steps
 
 
 def test_the_steps_are_those_of_the_table_and_of_the_code():

@@ -387,10 +387,10 @@ def test_a_claim_that_comes_too_late_is_not_built_upon(tmp_path):
     bury(*dead)
 
 
-@pytest.mark.parametrize("asks_first", [False, True])
-def test_a_sync_that_failed_before_the_file_was_opened(tmp_path, monkeypatch, asks_first):
+@pytest.mark.parametrize(("asks_first", "killed"), [(False, False), (True, False), (False, True)])
+def test_a_sync_that_failed_before_the_file_was_opened(tmp_path, monkeypatch, asks_first, killed):
     """It took pages of a commit that was shown meanwhile, and only who had the file open is told
-    by the system.
+    by the system; perhaps whoever saw it fail was killed before it said so.
     """
     path = made(tmp_path / "s.pages")
     disk, file_size = path.read_bytes(), path.stat().st_size
@@ -403,6 +403,8 @@ def test_a_sync_that_failed_before_the_file_was_opened(tmp_path, monkeypatch, as
         others.append(shown(path, two, 1))
         for name in ("pwrite", "wrote", "write_pages"):
             monkeypatch.setattr(File, name, recording(getattr(File, name), written))
+        if killed:
+            one._handle.file.pwrite = lambda data, at: None
         raise OSError(5, "simulated")
 
     one._handle.file.fdatasync = fail
