@@ -52,9 +52,7 @@ def settings() -> dict[str, str]:
 
 
 def reads_only(text: str, dialect: str = "duckdb") -> bool:
-    """Return whether the statements of a text change nothing.  Raises SqlError for a text that
-    does not parse.
-    """
+    """Return whether a text's statements change nothing.  SqlError if it does not parse."""
     # imports sqlglot, which others do not need
     from ivm.sql.statements import parse, read_nothing_else
 

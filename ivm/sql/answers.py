@@ -1,6 +1,4 @@
-"""Queries of SQL answered: rules evaluated once, and rows in the order and as often as SQL has
-them.
-"""
+"""Queries answered: rules evaluated once, and rows in SQL's order and as often as it has them."""
 
 from __future__ import annotations
 
@@ -294,9 +292,7 @@ def in_words(error: RangeError, builder: Builder, trees: Trees, name: str = "") 
 
 
 def misfit(error: RuleTypeError, node: exp.Expr | None, whole: exp.Expr | None = None) -> SqlError:
-    """Return the error of a type that does not fit, in an expression or somewhere in a whole
-    statement.
-    """
+    """Return the error of a type that does not fit, in an expression or in a whole statement."""
     place = whole if node is None else node
     words = MISFIT.search(error.reason)
     shown = "a function" if node is None else written(node)

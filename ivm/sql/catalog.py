@@ -63,9 +63,7 @@ class Catalog:
         return _find(name, [*(n for n in self.source if n not in hidden), *self.kept])
 
     def type_named(self, name: str) -> str | None:
-        """Return what a type of CREATE TYPE is, whatever the case of its letters; None if there
-        is none.
-        """
+        """Return what a type of CREATE TYPE is, in any case of letters; None if there is none."""
         type_ = _find(str(name).strip('"'), self.types)
         return None if type_ is None else self.types[type_]
 
@@ -87,9 +85,7 @@ class Catalog:
 
     @staticmethod
     def _expanded(kept: dict[str, Any]) -> dict[str, Any]:
-        """Return a kept view of several relations as one that is expanded, since rules read no
-        such view.
-        """
+        """Return a kept view of several relations as an expanded one: rules read no such view."""
         return {**kept, "columns": [name for name, _, _ in kept["columns"]]}
 
     # -- tables

@@ -23,9 +23,7 @@ class SqlError(IvmError, ValueError):
 
 
 class SqlSyntaxError(SqlError):
-    """A text that does not parse: `lines` are the sentence, then the line of the place with a
-    caret below it.
-    """
+    """A text that does not parse: `lines` are the sentence, then the line with a caret below it."""
 
     def __init__(self, reason: str, place: tuple[int, int], text: str) -> None:
         """`text` is the line of the place, or empty."""
@@ -45,9 +43,7 @@ class SqlWarning(UserWarning):
 
 
 def place_of(node: Any) -> tuple[int, int] | None:
-    """Return the line and the column where a part of a statement begins; None if the parser did
-    not note it.
-    """
+    """Return the line and column where a part of a statement begins; None if that is not known."""
     if node is None or isinstance(node, str):
         return None
     places = [

@@ -246,9 +246,7 @@ def read(path: str, given: Mapping[str, str], columns: list[Column], node: exp.E
 
 
 def as_columns(table: pa.Table, columns: list[Column], path: str, node: exp.Expr) -> pa.Table:
-    """Return rows of a file as values of columns, in their order.  Raises SqlError for one that
-    does not fit.
-    """
+    """Return rows of a file as values of columns, in their order.  SqlError if one does not fit."""
     import pyarrow as pa
 
     if table.num_columns != len(columns):

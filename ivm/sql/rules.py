@@ -87,9 +87,7 @@ class Schema(NamedTuple):
 
 @dataclass
 class Body:
-    """A conjunction; `required` are variables that are not null, `weights` those that hold
-    multiplicities.
-    """
+    """A conjunction; `required` are variables that are not null, `weights` hold multiplicities."""
 
     outer: Body | None = None
     literals: list[Literal] = field(default_factory=list)
@@ -566,9 +564,7 @@ class Builder:
         return Table("", columns, tuple(key), weighs=weighs, parts=tuple(parts))
 
     def determining(self, body: Body, terms: Sequence[Term]) -> list[int]:
-        """Return the positions of as few terms as are found to determine a body's rows; all if
-        they do not.
-        """
+        """Return the positions of a few terms that determine a body's rows; all if none do."""
         names = [
             {term.name} if isinstance(term, Var) else set() for term in map(self.resolve, terms)
         ]

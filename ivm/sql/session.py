@@ -70,9 +70,7 @@ class Reader:
 
     @contextmanager
     def state(self) -> Iterator[Any]:
-        """Give a transaction of the store in which rules can be evaluated, and that leaves
-        nothing behind.
-        """
+        """Give a transaction in which rules can be evaluated, and that leaves nothing behind."""
         if self.edited is None:
             with self.host.store.sketch(self.version) as sketch:
                 yield sketch

@@ -590,9 +590,7 @@ class Statements:
 
 
 def _is_of_translation(error: Exception) -> bool:
-    """Return whether an error is raised where statements are translated, and not by what they
-    call or run.
-    """
+    """Return whether an error is raised where statements are translated, not by what they run."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__", "")).startswith(("ivm.sql.", "sqlglot."))
 

@@ -347,6 +347,8 @@ class Writer:
                 Lit(precision(type_), "int64"),
             )
             return self.applied("decimal", digits, None)
+        if type_ == "timestamp(UTC)":  # rules have no such constant
+            return self.applied("datetime:utc", (Lit(value, "timestamp"),), None)
         if isinstance(value, bytes):
             try:
                 value = value.decode()

@@ -90,9 +90,7 @@ class SqlType(NamedTuple):
 
     @property
     def range(self) -> tuple[Decimal, Decimal] | None:
-        """The least and the greatest value of a number that has exact bounds within a word; None
-        for other types.
-        """
+        """The least and the greatest value of a number with bounds within a word, else None."""
         if self.wide or self.name == "HUGEINT":
             return None
         if self.name in BITS:
@@ -160,9 +158,7 @@ _NAMES = {
 
 
 def sql_type(node: exp.DataType) -> SqlType:
-    """Return the type that a text names, as in `DECIMAL(12, 2)`.  Raises SqlError for one that
-    is not stored.
-    """
+    """Return the type that a text names, as `DECIMAL(12, 2)`.  SqlError if it is not stored."""
     if node.this in (_T.DECIMAL, _T.BIGDECIMAL, _T.MONEY):
         sizes = [int(e.this.this) for e in node.expressions]
         precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
@@ -244,9 +240,7 @@ def parsed(text: str) -> SqlType:
 
 
 def as_stored(type_: SqlType, text: str) -> SqlType:
-    """Return a type as a column of the store has it, which may have been made when decimals had
-    one word.
-    """
+    """Return a type as a column has it, which may be of when decimals had one word."""
     text = text.removesuffix("?")
     return type_._replace(wide=text.startswith("decimal") and type_of_store(text).wide)
 
@@ -282,9 +276,7 @@ def as_decimal(type_: SqlType) -> SqlType:
 
 
 def common(left: SqlType, right: SqlType) -> SqlType | None:
-    """Return the type in which values of two types are compared or put into one column; None if
-    there is none.
-    """
+    """Return the type in which two types are compared or put into one column, or None."""
     if left == right or right.name == "NULL":
         return left
     if left.name == "NULL":

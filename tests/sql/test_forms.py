@@ -56,6 +56,33 @@ FORMS = {
         "AS DECIMAL(9,2)) "
         "FROM r JOIN t ON t.p = r.id) SELECT * FROM r",
     ],
+    "moments that are constants": [
+        f"SELECT {form} AS m FROM t"
+        for moment in ["TIMESTAMPTZ '2024-01-01 12:00:00'"]
+        for form in (
+            moment,
+            f"CASE WHEN id = 1 THEN {moment} END",
+            f"max({moment})",
+            f"lag({moment}, 1, {moment}) OVER (ORDER BY id)",
+            f"coalesce(NULL::TIMESTAMPTZ, {moment})",
+            f"unnest([{moment}])",
+            f"(SELECT max(m) FROM (SELECT {moment} AS m UNION ALL SELECT {moment}))",
+        )
+    ],
+    "a list of rows beside all columns": [
+        "SELECT *, unnest([k, k + 1]) FROM a",
+        "SELECT * EXCLUDE (d), unnest([k, 7]) AS e, d FROM a",
+        "SELECT t.*, unnest(string_split(s, ',')) AS e FROM t",
+        "SELECT unnest(list_transform([1, 2], lambda e: e + 1)) AS e",
+    ],
+    "the number of a set of groups": [
+        "SELECT GROUPING_ID() AS g, count(*) AS n FROM t GROUP BY ROLLUP (p, s)",
+        "SELECT p, GROUPING_ID() AS g, count(*) AS n FROM t GROUP BY GROUPING SETS ((s), (p, s), ())",
+    ],
+    "columns of several values": [
+        "SELECT * FROM (SELECT p, s, id FROM t) PIVOT (max(id) FOR (p, s) IN ((1, 'c') AS x, (2, '') AS y))",
+        "SELECT * FROM (SELECT k, d FROM a) UNPIVOT (v FOR n IN (k AS one, d AS two))",
+    ],
     "rows of null that nothing matches, on either side": [
         "SELECT coalesce(l.d, 0) AS x, coalesce(r.d, 0) AS y FROM (SELECT sum(d) AS d FROM a WHERE "
         "k = 9) l FULL JOIN "

@@ -26,9 +26,7 @@ Said = Mapping[str, Any]
 
 
 def merged_catalog(txn: Any, base: Said, theirs: Said, ours: Said) -> str:
-    """Return what SQL says of a store, merged from what three versions say; `txn` has the merged
-    relations.
-    """
+    """Return what SQL says of a store, merged from three versions; `txn` has merged relations."""
     merged = {
         kind: _either(both, *(said.get(kind, {}) for said in (base, theirs, ours)))
         for kind, both in (("tables", partial(_merged_table, txn)), ("types", None))

@@ -31,6 +31,11 @@ def like_with_backslash(node: exp.Expr) -> exp.Expr | None:
     if isinstance(pattern, exp.Literal):
         mark = exp.Literal.string("\\")
         return exp.Escape(this=node.copy(), expression=mark) if "\\" in pattern.name else None
+    if isinstance(pattern, exp.Any | exp.All) and isinstance(pattern.this, exp.Tuple | exp.Paren):
+        patterns = pattern.this.expressions or [pattern.this.this]
+        tests = [type(node)(this=node.this.copy(), expression=p.copy()) for p in patterns]
+        tests = [like_with_backslash(test) or test for test in tests]
+        return exp.paren((exp.or_ if isinstance(pattern, exp.Any) else exp.and_)(*tests))
     if isinstance(pattern, exp.Any | exp.All | exp.Tuple):
         return None
     sign = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"

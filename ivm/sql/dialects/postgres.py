@@ -58,12 +58,10 @@ CALLS: dict[str, Meaning] = {
     "ln(x)": _LOGARITHM.format(":x"),
     "log|log10(x)": "log10(CASE WHEN :x = 0 THEN failing(:x, 'a logarithm of zero') ELSE :x END)",
     "log(b, x)": f"postgres_divide({_LOGARITHM.format(':x')}, {_LOGARITHM.format(':b')})",
-    "power|pow(x, y)": "postgres_power(:x, :y)",
-    "exp(x)": "postgres_exp(:x)",
+    "power|pow(x, y)": "postgres_power(:x, :y)", "exp(x)": "postgres_exp(:x)",
     "mod(x, y)": ":x % :y",
     "div(x, y)": "by_type(:x, 'integer', by_type(:y, 'integer', :x // :y, "
-                 "trunc(postgres_divide(:x, :y))), "
-                 "trunc(postgres_divide(:x, :y)))",
+                 "trunc(postgres_divide(:x, :y))), trunc(postgres_divide(:x, :y)))",
     "width_bucket(x, a, b, n)": "CASE WHEN :n <= 0 OR :a = :b THEN failing(:n, 'no buckets') "
                                 "WHEN :a < :b AND :x < :a OR :a > :b AND :x > :a THEN 0 "
                                 "WHEN :a < :b AND :x >= :b OR :a > :b AND :x <= :b THEN :n + 1 "
@@ -71,18 +69,15 @@ CALLS: dict[str, Meaning] = {
     "num_nulls(*x)": lambda node: _counted(node, "IS NULL"),
     "num_nonnulls(*x)": lambda node: _counted(node, "IS NOT NULL"),
     # texts
-    "length|char_length|character_length(s)": "length(:s)",
-    "octet_length(s)": "strlen(:s)",
-    "bit_length(s)": "8 * strlen(:s)",
-    "upper(s)": "postgres_upper(:s)",
+    "length|char_length|character_length(s)": "length(:s)", "octet_length(s)": "strlen(:s)",
+    "bit_length(s)": "8 * strlen(:s)", "upper(s)": "postgres_upper(:s)",
     "initcap(s)": "postgres_initcap(:s)",
     "concat(*x)": lambda node: _joined(node.expressions, "concat("),
     "concat_ws(s, *x)": lambda node: _joined(node.expressions[1:], "concat_ws(:s, ",
     {"s": node.expressions[0]}),
     "substr|substring(s, a)": "postgres_substring(:s, :a, 2147483647)",
     "substr|substring(s, a, n)": f"postgres_substring(:s, :a, {_LENGTH})",
-    "trim|btrim(s)": "trim(:s)",
-    "btrim(s, c)": "trim(:s, :c)",
+    "trim|btrim(s)": "trim(:s)", "btrim(s, c)": "trim(:s, :c)",
     **{f"{name}(s, n)": f"spark_{name}(:s, :n, ' ')" for name in ("lpad", "rpad")},
     **{f"{name}(s, n, c)": f"spark_{name}(:s, :n, :c)" for name in ("lpad", "rpad")},
     "repeat(s, n)": "repeat(:s, CASE WHEN :n < 0 THEN 0 ELSE :n END)",
@@ -93,8 +88,7 @@ CALLS: dict[str, Meaning] = {
                            "ELSE split_part(:s, :d, :n) END",
     "translate(s, a, b)": "text_translate(:s, :a, :b)",
     "to_hex(x)": "lower(text_digits(by_type(:x, 'bigint', :x, CASE WHEN :x < 0 THEN CAST(:x AS "
-                 "BIGINT) + 4294967296 "
-                 "ELSE :x END), 16))",
+                 "BIGINT) + 4294967296 ELSE :x END), 16))",
     "quote_literal(x)": "CASE WHEN contains(postgres_text(:x), '\\') THEN 'E' ELSE '' END || '''' || "
                         "replace(replace(postgres_text(:x), '''', ''''''), '\\', '\\\\') || ''''",
     "format(f, *a)": lambda node: _formatted(node),
@@ -139,9 +133,7 @@ CALLS: dict[str, Meaning] = {
        for name in ("corr", "regr_slope", "regr_intercept")},
     "regr_r2(y, x)": "CASE WHEN regr_sxx(:y, :x) > 0 THEN CASE WHEN regr_syy(:y, :x) > 0 "
                      "THEN regr_r2(:y, :x) ELSE 1.0::DOUBLE END END",
-    "min(x)": "min(:x)",
-    "max(x)": "max(:x)",
-    "every(x)": "bool_and(:x)",
+    "min(x)": "min(:x)", "max(x)": "max(:x)", "every(x)": "bool_and(:x)",
     "json_agg|jsonb_agg(x)": "to_json(list(:x))",
 }  # fmt: skip
 
@@ -152,8 +144,7 @@ INSTEAD = {
     "date_bin": "write date_trunc, or time_bucket in dialect 'duckdb'",
     "make_interval": "write INTERVAL '3 days'",
     "justify_days|justify_hours|justify_interval": "intervals are the time between two moments, "
-                                                   "whose parts EXTRACT "
-    "takes",
+                                                   "whose parts EXTRACT takes",
     "encode|decode|sha256|sha224|sha384|sha512|convert_from|convert_to": "bytea is not a text "
                                                                          "here; md5(x) takes texts",
     "to_number": "write CAST(x AS NUMERIC(p, s))",

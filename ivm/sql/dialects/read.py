@@ -33,6 +33,7 @@ TABLES: dict[str, Table] = {
     "spark": spark.TABLE,
 }
 DIALECTS = ("duckdb", *TABLES)
+_OTHER: dict[type[exp.Expr], type[exp.Expr]] = {exp.Any: exp.All, exp.All: exp.Any}
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
 # of what the parser counts from 0
 SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
@@ -160,9 +161,7 @@ def _is_shifted(node: exp.Bracket) -> bool:
 
 
 def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
-    """Return a statement in DuckDB's terms, CREATE ... AS PIVOT as one of a subquery, as which
-    it parses.
-    """
+    """Return a statement in DuckDB's terms, CREATE ... AS PIVOT as one of a subquery."""
     nodes = [*node.walk(bfs=False)]
     refuse_halves(nodes)
     source_text.remember(nodes, text)
@@ -216,6 +215,8 @@ def _plain(node: exp.Expr) -> exp.Expr:
     for test in [*node.find_all(exp.Is, exp.Like, exp.ILike)]:
         if test.args.get("negate"):
             test.set("negate", None)
+            if swapped := _OTHER.get(type(test.expression)):  # NOT LIKE ANY: unlike one of them
+                test.set("expression", swapped(this=test.expression.this))
             negated = test.parent if isinstance(test.parent, exp.Escape) else test
             new = exp.Not(this=negated.copy())
             node = new if negated is node else node

@@ -1,6 +1,4 @@
-"""Meanings of Spark's functions and operators that depend on what is written: units, patterns,
-places.
-"""
+"""Meanings of Spark's functions that depend on what is written: units, patterns, places."""
 
 from __future__ import annotations
 
@@ -17,6 +15,8 @@ DATE = "spark_cast(:d, 'DATE')"
 # a TIMESTAMP_NTZ has no zone, so it is not read in that of the session
 MOMENT = "by_type(:t, 'timestamp', :t, CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP))"
 NOT_NULL = "FILTER (WHERE :x IS NOT NULL)"
+SET = f"coalesce(list(DISTINCT :x ORDER BY :x) {NOT_NULL}, [])"
+_MONTHS, _DAYS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}, {"DAY": 1, "WEEK": 7}
 REMAINDER = "CASE WHEN :y = 0 THEN failing(:x % :y, 'remainder by zero') ELSE :x % :y END"
 OVERLAY = (
     "spark_concat(spark_substring(:s, 1, :n - 1), :r, spark_substring(:s, :n + :m, 2147483647))"
@@ -275,11 +275,46 @@ def chosen(node: exp.Anonymous) -> exp.Expr:
 # -- lists, structs, maps and aggregates
 
 
-def stepping(first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
-    """sequence with a step."""
-    if isinstance(step, exp.Literal) and step.name.isdigit() and int(step.name):
-        return duckdb("range(:a, :b + 1, :s)", {"a": first, "b": last, "s": step})
-    raise SqlError("sequence takes a constant step of 1 or more", step)
+def sequence(first: exp.Expr, last: exp.Expr, step: exp.Expr | None = None) -> exp.Expr:
+    """sequence, of whole numbers, or of dates by an INTERVAL of days or months."""
+    given, sign = {"a": first, "b": last}, 1
+    if isinstance(step, exp.Neg):
+        step, sign = step.this, -1
+    if isinstance(step, exp.Interval):
+        unit, size = step.text("unit").upper().removesuffix("S"), step.this.name
+        months, days = _MONTHS.get(unit, 0), _DAYS.get(unit, 0)
+        if not (size.isdigit() and int(size) and months + days) or sign < 0:
+            raise SqlError("sequence of dates goes forward, by an INTERVAL of days or months", step)
+        by = int(size) * (months + days)
+        more, most = (
+            f"to_{'months' if months else 'days'}(CAST(e * {by} AS INTEGER))",
+            28 if months else 1,
+        )
+        return duckdb(
+            f"list_filter(list_transform(range(0, (:b - :a) // {by * most} + 1), "
+            f"e -> CAST(:a + {more} AS DATE)), e -> e <= :b)",
+            given,
+        )
+    if step is not None and not (step.is_int and int(step.name)):
+        raise SqlError("sequence takes a step that is written out", step)
+    if step is not None or (first.is_int and last.is_int):
+        sign *= (
+            int(step.name) if step is not None else 1 if int(first.name) <= int(last.name) else -1
+        )
+        return duckdb(f"range(:a, :b + {1 if sign > 0 else -1}, {sign})", given)
+    numbers = "CASE WHEN :a <= :b THEN range(:a, :b + 1) ELSE range(:a, :b - 1, -1) END"
+    return duckdb(
+        f"by_type(:a, 'date', list_transform(range(0, :b - :a + 1), "
+        f"e -> CAST(:a + to_days(CAST(e AS INTEGER)) AS DATE)), {numbers})",
+        given,
+    )
+
+
+def collected(value: exp.Expr) -> exp.Expr:
+    """collect_list, also of DISTINCT values."""
+    if isinstance(value, exp.Distinct):
+        return duckdb(SET, {"x": value.expressions[0]})
+    return duckdb(f"coalesce(list(:x) {NOT_NULL}, [])", {"x": value})
 
 
 def in_order(values: exp.Expr, up: exp.Expr) -> exp.Expr:

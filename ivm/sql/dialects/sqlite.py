@@ -43,8 +43,7 @@ _JSON_TYPES = (
 
 CALLS: dict[str, Meaning] = {
     "iif|if(c, a, b)": "CASE WHEN :c THEN :a ELSE :b END",
-    "iif|if(c, a)": "CASE WHEN :c THEN :a END",
-    "likely|unlikely(x)": ":x",
+    "iif|if(c, a)": "CASE WHEN :c THEN :a END", "likely|unlikely(x)": ":x",
     "likelihood(x, p)": ":x",
     "typeof(x)": f"by_type(:x, {_TYPES})".format("CASE WHEN :x IS NULL THEN 'null' ELSE"),
     # numbers
@@ -52,9 +51,7 @@ CALLS: dict[str, Meaning] = {
     "min(a, *b)": lambda node: _extreme(node, "least"),
     "round(x)": "spark_round(:x, 0)",
     "round(x, n)": "CASE WHEN :n IS NOT NULL THEN spark_round(:x, greatest(:n, 0)) END",
-    "ceil|ceiling(x)": "ceil(:x)",
-    "floor(x)": "floor(:x)",
-    "trunc(x)": "trunc(:x)",
+    "ceil|ceiling(x)": "ceil(:x)", "floor(x)": "floor(:x)", "trunc(x)": "trunc(:x)",
     "sqrt(x)": "CASE WHEN :x >= 0 THEN sqrt(:x) END",
     "ln(x)": _POSITIVE.format(":x", "ln(:x)"),
     "log|log10(x)": _POSITIVE.format(":x", "log10(:x)"),
@@ -63,22 +60,19 @@ CALLS: dict[str, Meaning] = {
     "pow|power(x, y)": "power(:x, :y)",
     "mod(x, y)": "CASE WHEN :y <> 0 THEN CAST(:x AS DOUBLE) % :y END",
     # texts
-    "length(s)": "length(sqlite_text(:s))",
-    "octet_length(s)": "strlen(sqlite_text(:s))",
+    "length(s)": "length(sqlite_text(:s))", "octet_length(s)": "strlen(sqlite_text(:s))",
     "lower(s)": "sqlite_lower(sqlite_text(:s))",
     "upper(s)": "sqlite_upper(sqlite_text(:s))",
     **{f"{name}(s)": f"{name}(sqlite_text(:s))" for name in ("trim", "ltrim", "rtrim")},
     **{f"{name}(s, c)": f"{name}(sqlite_text(:s), :c)" for name in ("ltrim", "rtrim")},
-    "substr(s, a)": _PARTS[0],
-    "substr(s, a, n)": _PARTS[1],
+    "substr(s, a)": _PARTS[0], "substr(s, a, n)": _PARTS[1],
     "replace(s, a, b)": "replace(sqlite_text(:s), sqlite_text(:a), sqlite_text(:b))",
     "instr(s, p)": "strpos(sqlite_text(:s), sqlite_text(:p))",
     "unicode(s)": "nullif(unicode(sqlite_text(:s)), -1)",
     "hex(s)": "coalesce(hex(sqlite_text(:s)), '')",
     "char(*n)": lambda node: _letters(node.expressions),
     "quote(x)": "coalesce(by_type(:x, 'text', sqlite_concat('''', replace(:x, '''', ''''''), "
-                "''''), "
-                "sqlite_text(:x)), 'NULL')",
+                "''''), sqlite_text(:x)), 'NULL')",
     "printf|format(f, *a)": lambda node: _printed(node),
     "concat(*a)": lambda node: _each(node.expressions, "concat(",
     "coalesce(sqlite_text(:{0}), '')"),

@@ -72,16 +72,14 @@ def table(
 
 
 def translated(node: exp.Expr, rows: Table) -> exp.Expr:
-    """Return a statement as DuckDB would write it; what a query selects keeps its names.  Raises
-    SqlError.
-    """
+    """Return a statement as DuckDB writes it; what it selects keeps its names.  Raises SqlError."""
     _name_columns(node)
     root = exp.Paren(this=node)
     size = 0
     for one in [*root.walk(bfs=False)][::-1]:  # what is within a call before the call
         meaning = None
-        if isinstance(one, exp.Anonymous) and isinstance(one.parent, exp.Lateral):
-            continue  # a function that gives rows
+        if isinstance(one, exp.Anonymous) and isinstance(one.parent, exp.Hint):
+            continue
         if isinstance(one, exp.Anonymous):
             meaning = _called(one, rows)
         elif change := rows.operators.get(type(one)):
@@ -98,7 +96,7 @@ def translated(node: exp.Expr, rows: Table) -> exp.Expr:
                     one,
                 )
             said = written(one, rows.dialect)[:80]  # for errors
-            for call in meaning.find_all(exp.Anonymous):
+            for call in meaning.find_all(exp.Anonymous, exp.Transform, exp.ArrayFilter):
                 call.meta.setdefault("written", said)
             _replace(one, meaning)
     tree: exp.Expr = root.this

@@ -220,9 +220,7 @@ class Target:
     # -- queries
 
     def rows(self, query: exp.Expr, types: Sequence[Column | None]) -> list[Row]:
-        """Return the rows of a query, in its order if it has one, its columns converted to those
-        given.
-        """
+        """Return the rows of a query, in its order if any, its columns converted to those given."""
         builder, query = Builder("sql"), self._with_names(query)
         queries = Queries(builder, self.catalog.schema())
         found = queries.query(query, None, top=True)

@@ -132,9 +132,7 @@ def _of_text(term: str, value: Typed, type_: SqlType) -> Typed:
 
 
 def _spark_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
-    """Cast as Spark does with `spark.sql.ansi.enabled`: fractions are cut, and a text is all of
-    a number.
-    """
+    """Cast as Spark does by `spark.sql.ansi.enabled`: fractions are cut, a text is all a number."""
     own = value.type
     if wanted == VARCHAR:
         return _as_text(value, "spark", node)
@@ -431,9 +429,7 @@ def _lists_joined(values: list[Typed], node: exp.Expr) -> Typed:
 
 
 def _average(node: exp.Expr, value: Value) -> Typed:
-    """spark_average(sum, count): the mean of decimals, with four more digits after the point;
-    else a DOUBLE.
-    """
+    """spark_average(sum, count): the mean, of decimals with four more digits; else a DOUBLE."""
     total, count = (value(one) for one in node.expressions)
     if not total.type.is_decimal:
         over, under = (convert(one, DOUBLE, node) for one in (total, count))

@@ -27,7 +27,7 @@ from ivm.sql.conversions import (
     unless_null,
     word_list,
 )
-from ivm.sql.errors import SqlError, nearest
+from ivm.sql.errors import SqlError, nearest, written
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed, Var
@@ -162,9 +162,7 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
         if name in ("list_count", "list_unique"):
             return _counted(exp.Anonymous(this=name, expressions=given[:1]), value)
     if name not in FOLDS | ENDS:
-        raise SqlError(
-            f"{node.sql(dialect='duckdb')[:60]}: lists have {', '.join(sorted(FOLDS | ENDS))}", node
-        )
+        raise SqlError(f"{written(node)[:60]}: lists have {', '.join(sorted(FOLDS | ENDS))}", node)
     values = _list(given[0], value, node)
     if name in ENDS:
         place = _whole(ENDS[name])
@@ -262,9 +260,7 @@ def _contains(values: Typed, sought: Typed, node: exp.Expr) -> Typed:
 
 
 def _among(found: Typed, sought: Typed) -> Typed:
-    """Return whether a list contains a value, as IN found it, for which a null in the list would
-    be any value.
-    """
+    """Return whether a list contains a value, as IN found it: a null in the list may be any."""
     if not found.nullable:
         return found
     term = unless_null(sought, call("coalesce", found.term, Lit(False, "bool")), "bool")
@@ -284,9 +280,7 @@ def _compared(node: exp.Expr, value: Value) -> Typed:
 
 
 def together(node: exp.Expr, lists: list[Typed]) -> Typed:
-    """Return one list of the values of several, converted to a common type.  Raises SqlError if
-    they have none.
-    """
+    """Return one list of the values of several, of a common type.  SqlError if there is none."""
     type_ = common_type(lists, node)
     found = [convert(one, type_, node) for one in lists]
     term = reduce(lambda left, right: call("list:concat", left, right), (one.term for one in found))
@@ -360,9 +354,7 @@ def _part(values: Typed, places: list[Typed]) -> Typed:
 
 
 def letter_at(text: Typed, place: Typed) -> Typed:
-    """Return the letter at a place of a text, counted from 1, or from -1 backwards; empty if it
-    has none there.
-    """
+    """Return the letter at a place of a text, from 1, or from -1 backwards; empty beyond."""
     return Typed(
         call("string:substring", text.term, place.term, _whole(1)),
         VARCHAR,
@@ -425,8 +417,7 @@ def _pairs(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
             found.append((one.alias, one.this))
         else:
             raise SqlError(
-                f"{node.sql(dialect='duckdb')[:60]}: each field of a struct has a name, as in "
-                f"{{'a': x}}",
+                f"{written(node)[:60]}: each field of a struct has a name, as in {{'a': x}}",
                 node,
             )
     return found

@@ -1,6 +1,4 @@
-"""Functions and operators of SQL as terms of rules, with the types that DuckDB gives their
-results.
-"""
+"""Functions and operators of SQL as terms of rules, with DuckDB's types of their results."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ def translate(node: exp.Expr, value: Value) -> Typed:
             return made(node, value)
     if (call_ := _as_named(node)) is not None and (named := _NAMED.get(call_.name.lower())):
         return named(call_, value)
-    shown = node.sql(dialect="duckdb")
+    shown = written(node)
     if isinstance(node, exp.Order):
         raise SqlError(
             f"ORDER BY is not evaluated here: {shown[:60]}; the first value of an order is "
@@ -176,9 +174,7 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     ):
         whole = _folded(operation, left.term.value, right.term.value)
         if not _is_constant_of(type_, Lit(whole, "int64")):
-            raise NoValueError(
-                f"{node.sql(dialect='duckdb')} has no value: {whole} is beyond {type_}", node
-            )
+            raise NoValueError(f"{written(node)} has no value: {whole} is beyond {type_}", node)
         return Typed(Lit(whole, "int64"), type_, nullable)
     if type_.is_float and node.meta.get(dialects.RANGED):
         return dialects.ranged(operation, left, right)
@@ -481,9 +477,7 @@ def _not(node: exp.Expr, value: Value) -> Typed:
 
 
 def _truth(value: Typed, node: exp.Expr) -> Typed:
-    """Return a condition, which a number is where it is not 0.  Raises SqlError for a value of
-    another type.
-    """
+    """Return a condition, which a number is where it is not 0.  SqlError for another type."""
     if value.type not in (BOOLEAN, NULL) and not value.type.is_number:
         raise SqlError(
             f"a condition is wanted, and this is {value.type}: compare it with a value", node
@@ -631,7 +625,7 @@ def _shifted(number: Term, by: Term, type_: SqlType) -> Term:
 
 def _collated(node: exp.Expr, _value: Value) -> Typed:
     raise SqlError(
-        f"{node.sql(dialect='duckdb')[:60]}: texts compare by code points; compare lower(x), or "
+        f"{written(node)[:60]}: texts compare by code points; compare lower(x), or "
         "strip_accents(x)",
         node,
     )

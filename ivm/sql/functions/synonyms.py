@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlglot
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.functions.known import reading
 from ivm.sql.naming.names import output_name
 
@@ -50,8 +50,7 @@ _TEMPLATES = {
     "len_distinct": "nullif(count(DISTINCT :x) + max(CASE WHEN :x IS NULL THEN 1 ELSE 0 END), 0)",
     "json_group_array": "to_json(list(:x))",
     "json_group_object": "json('{' || string_agg(to_json(CAST(:x AS VARCHAR)) || ':' || "
-                         "coalesce(to_json(:y), 'null'), "
-                         "',') || '}')",
+                         "coalesce(to_json(:y), 'null'), ',') || '}')",
     "list_sum": "sum(:x)", "list_avg": "avg(:x)", "list_min": "min(:x)", "list_max": "max(:x)",
     "list_count": "count(:x)", "list_unique": "count(DISTINCT :x)", "len": "nullif(count(*), 0)",
 }  # fmt: skip
@@ -193,7 +192,7 @@ def _expand(node: exp.Expr) -> None:
     if distinct:
         argument = argument.expressions[0]
         if name not in _DISTINCT and name not in _ANYHOW:
-            shown = node.sql(dialect="duckdb")[:60]
+            shown = written(node)[:60]
             raise SqlError(
                 f"{shown}: {name} of distinct values is not kept: take it of a SELECT DISTINCT in "
                 f"FROM",

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from sqlglot import exp
 
 from ivm.sql.conversions import call, concat, convert, unless_null
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.functions import lists
 from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import Value
@@ -152,9 +152,7 @@ def _regexp_replaced(node: exp.Expr, value: Value) -> Typed:
 
 
 def _later(escape: str, node: exp.Expr) -> str:
-    """Return what stands for a group, as two more groups are before it: what precedes the match,
-    and the match.
-    """
+    """Return what stands for a group: before it are what precedes the match, and the match."""
     if escape[1] in "89":
         raise SqlError(
             "regexp_replace of one match puts in at most 7 groups: use the option 'g'", node
@@ -217,9 +215,7 @@ NOTHING = "[^\\x{0}-\\x{10FFFF}]"  # a letter of which there is none
 
 
 def _class(text: str) -> tuple[str, str]:
-    """Return the class of letters with which a pattern of GLOB goes on after `[`, and the rest
-    of the pattern.
-    """
+    """Return the class of letters after `[` in a pattern of GLOB, and the rest of the pattern."""
     opposite = text.startswith("!")
     text = text.removeprefix("!")
     end = text.find("]", 1)  # one that is first is a letter itself
@@ -473,7 +469,7 @@ def _size(node: exp.Expr, value: Value) -> Typed:
     given = node.this if isinstance(node, exp.BitLength) else node.expressions[0]
     if not isinstance(node, exp.BitLength) and not isinstance(given, exp.Encode):
         raise SqlError(
-            f"{node.sql(dialect='duckdb')[:60]}: write octet_length(encode(text)), or strlen(text)",
+            f"{written(node)[:60]}: write octet_length(encode(text)), or strlen(text)",
             node,
         )
     found = _text_of(given.this if isinstance(given, exp.Encode) else given, value)

@@ -460,9 +460,7 @@ def _from_parts(node: exp.Expr, value: Value) -> Typed:
 
 
 def _time_of_day(node: exp.Expr, value: Value, most: int) -> Typed:
-    """Return the microseconds of an hour, a minute and a second, which may be that of the next
-    minute, 60.
-    """
+    """Return the microseconds of an hour, a minute and a second, which may be 60."""
     hour, minute, second = (value(node.args[key]) for key in ("hour", "min", "sec"))
     found = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
     micros: Term = call("within", found, Lit(0, "int64"), Lit(MICROSECONDS["MINUTE"], "int64"))

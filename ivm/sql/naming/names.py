@@ -17,10 +17,10 @@ _INFIX: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "IS DISTINCT FROM", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
     exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
 }  # fmt: skip
+HIDDEN = "rows of a list"  # in the name of a table that `*` does not have
 _PARTS = {  # of dates, which are words of the grammar and shown as they are written
     "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "WEEK",
-    "QUARTER", "DECADE",
-    "CENTURY", "MILLENNIUM",
+    "QUARTER", "DECADE", "CENTURY", "MILLENNIUM",
 }  # fmt: skip
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop",

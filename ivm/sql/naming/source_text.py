@@ -24,8 +24,7 @@ BRACKET = re.compile(r"[\s)\]]*(?:not\s+)?in\s*\[", re.IGNORECASE)  # after what
 TRUNCATED = re.compile(r"\bdate_?trunc\s*\(\s*'(\w+)'", re.IGNORECASE)
 GRAMMAR = {  # types that are words of the grammar, which are shown by their own names
     "bigint", "bit", "boolean", "char", "character", "dec", "decimal", "float", "int", "integer",
-    "interval", "nchar",
-    "numeric", "real", "smallint", "time", "timestamp", "varchar",
+    "interval", "nchar", "numeric", "real", "smallint", "time", "timestamp", "varchar",
 }  # fmt: skip
 
 

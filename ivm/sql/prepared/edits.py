@@ -283,9 +283,7 @@ def _all_made(steps: Sequence[tuple[KeyedEdit, dict[Row, Row | None]]], work: An
 def made_again(
     txn: Transaction, statement: Statement, kinds: Kinds, values: Sequence[Any]
 ) -> ListedAnswer | None:
-    """Make an edit in a transaction that was made before; return its answer, or None if nothing
-    was done.
-    """
+    """Make an edit in a transaction that is given; return its answer, None if nothing was done."""
     catalog = unchanged_catalog(txn)
     plan: KeyedEdit | None = catalog and statement.plan(kinds, catalog)
     done = None if plan is None else plan.run(txn, [values])

@@ -115,9 +115,7 @@ class _Translation:
         )
 
     def _inserted(self, node: exp.Insert, row: tuple[Source, ...]) -> Case:
-        """Return what becomes of one row of an INSERT that says what to do if its key exists, or
-        what it returns.
-        """
+        """Return what becomes of one row of an INSERT with ON CONFLICT, or what it returns."""
         target = self.target
         where = tuple(row[place] for place in target.key)
         named = node.this.expressions if isinstance(node.this, exp.Schema) else []

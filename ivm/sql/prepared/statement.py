@@ -40,9 +40,7 @@ class PreparedStatement:
     def __init__(
         self, run: Run, run_many: RunMany, text: str, dialect: str, memory: int | None
     ) -> None:
-        """Take what runs texts with parameters, and with many of them.  Raises SqlError if the text
-        does not parse.
-        """
+        """Take what runs texts with one or many parameters.  SqlError if it does not parse."""
         read(text, dialect)
         self._run, self._run_many, self._memory = run, run_many, memory
         self._text, self._dialect = text, dialect
@@ -169,9 +167,7 @@ def _batch(
 def planned(
     asked: Asked | None, txn: Transaction, text: str, rows: list[Any], dialect: str
 ) -> tuple[KeyedEdit | None, list[Any]]:
-    """Return how keys do what a statement says, if they do, and its values for each of many
-    parameters.
-    """
+    """Return how keys do what a statement says, and its values for each of many parameters."""
     known = None if asked is None else asked.find_all(text, rows, dialect)
     catalog = unchanged_catalog(txn)
     if known is None or catalog is None:

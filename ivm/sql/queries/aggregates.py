@@ -55,9 +55,7 @@ WINDOW_ONLY = (
 
 
 def aggregates_in(nodes: Sequence[exp.Expr | None]) -> list[exp.Expr]:
-    """Return the aggregates of some expressions, each once; not those of subqueries, nor window
-    functions.
-    """
+    """Return the aggregates of expressions, each once; not of subqueries, nor window functions."""
     by_text: dict[str, exp.Expr] = {}
     for node in nodes:
         if node is not None:
@@ -110,9 +108,7 @@ class Grouping(Group):
         single: bool,
         nodes: Sequence[exp.Expr],
     ) -> None:
-        """`groups` are the values of GROUP BY, `nodes` the aggregates; if `single`, no rows are
-        one group, too.
-        """
+        """`groups` are values of GROUP BY, `nodes` aggregates; if `single`, no rows are a group."""
         body = scope.body
         super().__init__(builder, body, [])
         self.scope, self.subqueries, self.single, self.nodes = scope, subqueries, single, nodes

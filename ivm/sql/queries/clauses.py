@@ -141,9 +141,7 @@ class Clauses:
         return node
 
     def order_value(self, node: exp.Expr, columns: list[tuple[str, Typed]]) -> Typed:
-        """Return what ORDER BY orders by: a column of the select list by its name or number, or
-        an expression.
-        """
+        """Return what ORDER BY orders by: a selected column by name or number, or an expression."""
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this)
             if not 1 <= place <= len(columns):

@@ -130,11 +130,9 @@ class Expressions:
         if isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")):
             return self._marked(node)
         if isinstance(node, exp.Window):
-            raise SqlError(
-                f"a window function has no place here: {node.sql(dialect='duckdb')}", node
-            )
+            raise SqlError(f"a window function has no place here: {written(node)}", node)
         if isinstance(node, exp.AggFunc):
-            raise SqlError(f"an aggregate has no place here: {node.sql(dialect='duckdb')}", node)
+            raise SqlError(f"an aggregate has no place here: {written(node)}", node)
         if (literal := _constant(node)) is not None:
             return literal
         if (listed := _listed(node)) is not None:
@@ -149,9 +147,7 @@ class Expressions:
         return value._replace(term=originated(value.term, node))
 
     def _translated(self, node: exp.Expr) -> Typed:
-        """Return the term of a function or an operator; a moment of a zone that is not UTC is only
-        chosen.
-        """
+        """Return the term of a function; a moment of a zone that is not UTC is only chosen."""
         if (moment := clock.read(node, self.builder, self.body)) is not None:
             return moment
         if SESSION_ZONE.get() is None or isinstance(node, CHOICES):
@@ -251,9 +247,7 @@ class Expressions:
         return Typed(term, BOOLEAN, True)
 
     def _of_rows(self, node: exp.Expr, operation: str) -> Typed:
-        """Return `x > ANY (query)` as a value, in three values, and `x > ALL (query)` as the
-        opposite of one.
-        """
+        """Return `x > ANY (query)` in three values, and `x > ALL (query)` as its opposite."""
         every = isinstance(node.expression, exp.All)
         kind = next(
             kind
@@ -433,9 +427,7 @@ def _counted(query: exp.Expr, name: str, *columns: str) -> exp.Select:
 
 
 def _ordered(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
-    """Return values of one type as numbers or texts that are in their order.  Raises SqlError if
-    it has none.
-    """
+    """Return values of one type as numbers or texts in their order.  SqlError if it has none."""
     if left.type == right.type == BOOLEAN:
         return convert(left, INTEGER), convert(right, INTEGER)
     return in_order(left, node), in_order(right, node)

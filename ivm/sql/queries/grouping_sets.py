@@ -40,7 +40,7 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
         nulls = [Typed(Lit(None, v.type.store), v.type, True) for v in values]
         row = [listed.get(text_of(key), null) for key, null in zip(keys, nulls, strict=True)]
         row += [aggregates[text_of(node)] for node in found]
-        row += [_marker(node, inside) for node in markers]
+        row += [_marker(node.expressions or keys, inside) for node in markers]
         parts.append((body, row))
     body, columns = union(builder, scope.body.outer, parts)
     select.go_on(body)
@@ -54,10 +54,10 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
         select.replaced[text_of(node)] = new
 
 
-def _marker(node: exp.Expr, inside: set[str]) -> Typed:
+def _marker(items: list[exp.Expr], inside: set[str]) -> Typed:
     """`GROUPING(a, b)`: a bit for each expression, 1 if the set does not group it."""
     number = 0
-    for item in node.expressions:
+    for item in items:
         number = 2 * number + (text_of(item) not in inside)
     return Typed(Lit(number, "int64"), BIGINT, False)
 

@@ -291,9 +291,7 @@ class Joins:
 
 
 class _Side:
-    """One side of an outer join: a table with the columns that are needed, to be read afresh for
-    each rule.
-    """
+    """One side of an outer join: a table with the columns needed, read afresh for each rule."""
 
     def __init__(
         self, joins: Joins, body: Body, sources: list[Source], apart: bool = False

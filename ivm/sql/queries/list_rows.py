@@ -15,7 +15,7 @@ from itertools import count
 import sqlglot
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.queries.scope import inner_query
 
 TRANSFORMS = ("list_transform", "list_apply", "array_transform", "array_apply", "apply")
@@ -52,9 +52,7 @@ def of_members(node: exp.Expr) -> exp.Expr | None:
     else:
         return None
     if len(given) != 2 or not isinstance(given[1], exp.Lambda):
-        raise SqlError(
-            f"{node.sql(dialect='duckdb')[:60]}: write list_transform(l, lambda x: x + 1)", node
-        )
+        raise SqlError(f"{written(node)[:60]}: write list_transform(l, lambda x: x + 1)", node)
     names = [one.name for one in given[1].expressions]
     value, test = (exp.to_identifier(names[0]), given[1].this) if filters else (given[1].this, None)
     return _rows(node, given[0], names, value, test)
@@ -68,7 +66,7 @@ def _rows(
     """
     if of.find(exp.AggFunc):
         raise SqlError(
-            f"{node.sql(dialect='duckdb')[:60]}: take the list of the group in a subquery in FROM",
+            "the list of a group has no function of its values here: take it in a subquery in FROM",
             node,
         )
     taken = {column.table for column in node.find_all(exp.Column)}

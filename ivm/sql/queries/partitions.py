@@ -196,9 +196,7 @@ class Neighbours:
         return first[: len(self._told)], self.there(pair), body
 
     def outermost(self) -> tuple[list[Typed], Body]:
-        """Return the columns of the row of each group that comes first from outside, and the body
-        that finds it.
-        """
+        """Return the columns of each group's first row from outside, and the body that finds it."""
         body, first = Body(), self._levels.start
         given = self.builder.scan(self._end(first), body)
         for level in self._levels[1:]:
@@ -233,9 +231,7 @@ class Neighbours:
         return self.builder.function(body, row[: level + 1], other, self._op, (other.term,))
 
     def _end(self, level: int) -> Table:
-        """Return a function from the columns before a level to the value there that comes first
-        from outside.
-        """
+        """Return a function from the columns before a level to the first value from outside."""
         body = Body()
         row = self.builder.scan(self.rows, body)
         return self.builder.function(body, row[:level], row[level], self._op, (row[level].term,))
@@ -359,9 +355,7 @@ class Partition:
         return self._relation(body, [*self._own, *values], len(self._own))
 
     def _beside(self, value: Typed, steps: int, back: bool, default: Typed) -> Typed:
-        """Return the value of the row so many steps before or after each, or a default without
-        one.
-        """
+        """Return the value of the row so many steps before or after, or else a default."""
         near, body = self.near[back], Body()
         far, values = near.far(steps), self._values(self.body, [value])
         pair = self.builder.scan(far, body)
@@ -405,9 +399,7 @@ class Partition:
         return None if nullable or not is_sought(value.type) else value
 
     def _relation(self, body: Body, values: Sequence[Typed], key: int) -> Table:
-        """Return a helper view of some variables of a body, the first `key` of which tell its rows
-        apart.
-        """
+        """Return a helper view of variables of a body; the first `key` tell its rows apart."""
         body = body.copy()
         values = [own(self.builder, body, v) for v in values]
         if len(values) > KEYS_MAX:

@@ -1,6 +1,4 @@
-"""PIVOT, rewritten to GROUP BY with one aggregate under a condition for each value, and UNPIVOT,
-to UNION ALL.
-"""
+"""PIVOT as GROUP BY with an aggregate under a condition for each value, UNPIVOT as UNION ALL."""
 
 from __future__ import annotations
 
@@ -51,11 +49,25 @@ def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Que
             if not isinstance(one, exp.Alias) and len(aggregates) > 1:
                 name = f"{shown}_{output_name(inner)}"
             # null is a value here
-            same = exp.NullSafeEQ(this=field.this.copy(), expression=plain.copy())
-            condition = exp.Where(this=same)
-            filtered = exp.Filter(this=inner.copy(), expression=condition)
+            same = [
+                exp.NullSafeEQ(this=a.copy(), expression=b.copy()) for a, b in _pairs(field, plain)
+            ]
+            filtered = exp.paren(inner)
+            for fold in [*filtered.find_all(exp.AggFunc)]:
+                condition = exp.Where(this=exp.and_(*same))
+                fold.replace(exp.Filter(this=fold.copy(), expression=condition))
+            filtered = filtered.this
             select = select.select(exp.alias_(filtered, name, quoted=True))
     return select.group_by(*(exp.column(k, quoted=True) for k in keys)) if keys else select
+
+
+def _pairs(field: exp.In, value: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
+    """Return the columns of IN with the values that they have in a column of the result."""
+    if not isinstance(field.this, exp.Tuple):
+        return [(field.this, value)]
+    if not isinstance(value, exp.Tuple) or len(value.expressions) != len(field.this.expressions):
+        raise SqlError("PIVOT: each value in IN has as many parts as there are columns", value)
+    return [*zip(field.this.expressions, value.expressions, strict=True)]
 
 
 def _name_of(value: exp.Expr) -> str:
@@ -75,17 +87,19 @@ def _unpivoted(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Qu
     else:
         listed = pivot.expressions
         name, value = (into.this.name, into.expressions[0].name) if into else ("name", "value")
-    if not all(
-        isinstance(one, exp.Column) and not isinstance(one.this, exp.Star) for one in listed
-    ):
+    names = [
+        (part.this, part.alias) if isinstance(part, exp.PivotAlias) else (part, "")
+        for part in listed
+    ]
+    if not all(isinstance(c, exp.Column) and not isinstance(c.this, exp.Star) for c, _ in names):
         raise SqlError("UNPIVOT takes names of columns", pivot)
-    taken = {one.name.lower() for one in listed}
+    taken = {column.name.lower() for column, _ in names}
     kept = [exp.column(c, quoted=True) for c in columns if c.lower() not in taken]
     parts: list[exp.Select] = []
-    for one in listed:
-        shown = next((c for c in columns if c.lower() == one.name.lower()), one.name)
+    for column, alias in names:
+        shown = next((c for c in columns if c.lower() == column.name.lower()), column.name)
         items = (
-            exp.alias_(exp.Literal.string(shown), name),
+            exp.alias_(exp.Literal.string(alias or shown), name),
             exp.alias_(exp.column(shown, quoted=True), value),
         )
         part = exp.select(*(c.copy() for c in kept), *items).from_(source.copy())

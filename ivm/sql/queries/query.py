@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.functions.known import refuse_unknown
 from ivm.sql.functions.synonyms import plainer
 from ivm.sql.naming.names import output_name
@@ -88,7 +88,7 @@ class Queries(Translator):
         finally:
             self.ctes = before
         raise SqlError(
-            f"{node.key.upper()} cannot be evaluated as a query: {node.sql(dialect='duckdb')[:60]}",
+            f"{node.key.upper()} cannot be evaluated as a query: {written(node)[:60]}",
             node,
         )
 
@@ -493,9 +493,7 @@ def _is_star(node: exp.Expr) -> bool:
 
 
 def _matching(names: list[str], pattern: exp.Literal) -> list[str]:
-    """Return the names in which a regular expression of RE2 finds something.  Raises SqlError if
-    it is none.
-    """
+    """Return the names in which a regular expression finds something.  SqlError if it is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

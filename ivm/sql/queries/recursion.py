@@ -135,9 +135,7 @@ def _further(queries: Translator, node: exp.CTE, step: exp.Expr, rows: _Recursiv
 def _with_path(
     builder: Builder, node: exp.CTE, body: Body, values: list[Typed], before: list[Typed]
 ) -> tuple[Body, list[Typed]]:
-    """Return rows with their path as one value more: the paths of the rows before, and the keys
-    of the others.
-    """
+    """Return rows with their path: the paths of the rows before, and the keys of the others."""
     if body.weights:
         raise SqlError(
             f"{node.alias} by UNION ALL reads rows that may be equal, which is not kept: write "

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.functions import times
 from ivm.sql.functions.known import reading
 from ivm.sql.literals import constant, converted
-from ivm.sql.naming.names import text
+from ivm.sql.naming.names import HIDDEN, text
 from ivm.sql.queries import pivot
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope, text_of
@@ -43,7 +43,7 @@ def rows(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
             return queries.query(node, outer)
         case exp.Unnest():
             return _function(queries, node, outer)
-    raise SqlError(f"FROM {node.sql(dialect='duckdb')[:50]} is not evaluated", node)
+    raise SqlError(f"FROM {written(node)[:50]} is not evaluated", node)
 
 
 LISTED = exp.GroupConcat, exp.ArrayAgg, exp.First, exp.Last
@@ -126,7 +126,6 @@ def spread(node: exp.Select) -> exp.Select:
             "unnest in a select list is kept once, without groups and windows: write it in FROM",
             explodes[-1],
         )
-    name = "unnested"
     new = node.copy()
     (place,) = [
         one
@@ -135,7 +134,7 @@ def spread(node: exp.Select) -> exp.Select:
         if one.parent_select is new
     ]
     if type(place) is not exp.Explode:
-        shown = place.sql(dialect="duckdb")[:50]
+        shown = written(place)[:50]
         raise SqlError(
             f"{shown} is not evaluated: write FROM unnest(...) WITH ORDINALITY for the places",
             place,
@@ -145,9 +144,11 @@ def spread(node: exp.Select) -> exp.Select:
         raise SqlError(
             f"unnest takes one list, and no {shown}: unnest what it gives once more", place
         )
-    alias = exp.TableAlias(this=exp.to_identifier(name), columns=[exp.to_identifier(name)])
+    alias = exp.TableAlias(
+        this=exp.to_identifier(HIDDEN, True), columns=[exp.to_identifier("value")]
+    )
     table = exp.Unnest(expressions=[place.this.copy()], alias=alias)
-    column: exp.Expr = exp.column(name, name)
+    column: exp.Expr = exp.column("value", HIDDEN, quoted=True)
     if place.parent is new:
         items = place.this.expressions if isinstance(place.this, exp.Array) else None
         shown = text(place.this) if items is None else f"list_value({', '.join(map(text, items))})"
@@ -176,9 +177,7 @@ def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
     """
     inner = node.expressions[0] if isinstance(node, exp.Unnest) else node
     if isinstance(node, exp.Unnest) and len(node.expressions) > 1:
-        raise SqlError(
-            f"{node.sql(dialect='duckdb')[:50]}: unnest takes one list", node.expressions[1]
-        )
+        raise SqlError(f"{written(node)[:50]}: unnest takes one list", node.expressions[1])
     with reading(inner):
         return _of_list(queries, node, inner, outer)
 
@@ -206,9 +205,9 @@ def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope 
     elif isinstance(node, exp.Unnest):
         return queries.query(_members(inner, place), outer)
     else:
-        raise SqlError(f"FROM {node.sql(dialect='duckdb')[:50]} is not evaluated", node)
+        raise SqlError(f"FROM {written(node)[:50]} is not evaluated", node)
     if not items:
-        raise SqlError(f"{node.sql(dialect='duckdb')[:50]} has no rows", node)
+        raise SqlError(f"{written(node)[:50]} has no rows", node)
     tuples = [
         [item, exp.cast(str(number), BIGINT.name)] if place else [item]
         for number, item in enumerate(items, 1)
@@ -270,13 +269,7 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
 
     v:part1(low, high, n) <- rows(low, high), n = int:range[low, high + 1, 1].
     """
-    builder = queries.builder
-    if outer is None:
-        raise SqlError(
-            "generate_series takes numbers that are written out, or columns of tables before it in "
-            "FROM",
-            node,
-        )
+    builder, outer = queries.builder, outer or Scope(Body())
     step = _whole(node.args.get("step"), 1, node)
     if step != 1:
         raise SqlError("generate_series of columns is kept with a step of 1", node)

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.functions.lists import field as field_of
+from ivm.sql.naming.names import HIDDEN
 from ivm.sql.rules import Body
 from ivm.sql.terms import Term, Typed
 
@@ -112,7 +113,8 @@ class Scope:
 
     def star(self, node: exp.Expr, table: str = "") -> list[tuple[str, Typed]]:
         """Return the columns of `*` or `table.*`.  Raises SqlError."""
-        sources = [s for s in self.sources if not table or s.alias.lower() == table.lower()]
+        shown = [s for s in self.sources if HIDDEN not in s.alias]
+        sources = [s for s in self.sources if s.alias.lower() == table.lower()] if table else shown
         if not sources:
             if table and (struct := self.own(exp.column(table))) and struct.type.name == "STRUCT":
                 return [(name, field_of(struct, name, node)) for name, _ in struct.type.fields]
@@ -171,9 +173,7 @@ def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Return names of a view's columns, where a repeated one gets a number, as DuckDB has it: a,
-    a_1, a_2.
-    """
+    """Return names of a view's columns; a repeated one gets DuckDB's number: a, a_1, a_2."""
     seen: dict[str, int] = {}
     found = []
     for name in names:

@@ -190,9 +190,7 @@ def _in_parts(
     columns: list[Column],
     around: list[str],
 ) -> tuple[Body, list[Typed]]:
-    """Return a union whose columns are too many for one relation: several, after what determines
-    the rows.
-    """
+    """Return a union of too many columns for one relation: several, after what determines rows."""
     key = sorted(
         {p for body, values in parts for p in builder.determining(body, [v.term for v in values])}
     )

@@ -359,9 +359,7 @@ class _Functions(Partition):
     def _reached(
         self, value: Typed, limit: Typed, comparison: str, op: str, or_null: bool = False
     ) -> Typed:
-        """Return the first (min) or last (max) number in a row's partition on a side of a limit, or
-        of a null.
-        """
+        """Return the first or last number in a row's partition on a side of a limit, or a null."""
         one = Wanted((exp.Min if op == "min" else exp.Max)(this=NUMBER), None, False, [])
 
         def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
@@ -553,9 +551,7 @@ def _number(term: Term) -> Typed:
 
 
 def with_named(node: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
-    """Return a window with what the one that it names has and it lacks.  Raises SqlError if none
-    has the name.
-    """
+    """Return a window with what the one that it names has.  SqlError if none has the name."""
     alias = node.args.get("alias")
     if alias is None:
         return node

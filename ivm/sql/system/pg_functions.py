@@ -1,6 +1,4 @@
-"""PostgreSQL's functions, casts and operators in questions about `pg_catalog`, in terms of its
-relations here.
-"""
+"""PostgreSQL's functions, casts and operators in questions about `pg_catalog` and its relations."""
 
 from __future__ import annotations
 

@@ -70,9 +70,7 @@ def pieces(text: str, dialect: str) -> Iterator[str]:
 
 
 def command(text: str) -> exp.Expr | None:
-    """Return a client's own statement; None for any other.  Raises SqlError for one that would have
-    an effect.
-    """
+    """Return a client's own statement, else None.  SqlError for one that would have an effect."""
     match = COMMAND.fullmatch(text)
     if match is None:
         return None

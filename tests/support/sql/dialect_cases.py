@@ -4,6 +4,7 @@ it.
     expressions/spark.txt             for each row of the table `t`
     expressions/spark_groups.txt      for all rows, and for each group `g`
     expressions/spark_windows.txt     for each row, over others
+    expressions/spark_queries.txt     whole queries: clauses that the dialect alone has
     expressions/postgres_edges.txt    with the edge values of each type (dialect_edges.py)
     expressions/common.txt            without a table, in each engine
     expressions/differences.txt       where the product gives another answer, and why: docs/dialects.md names these
@@ -22,7 +23,7 @@ from tests.support.sql import dialect_edges
 FOLDER = Path(__file__).parent / "expressions"
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "dialects"
 DIALECTS = ("spark", "postgres", "sqlite")
-KINDS = ("", "_groups", "_windows")
+KINDS = ("", "_groups", "_windows", "_queries")
 
 
 class Case(NamedTuple):
@@ -65,6 +66,8 @@ def _lines(path: Path) -> list[str]:
 
 def case(expression: str, kind: str = "") -> Case:
     """Return an expression with its queries."""
+    if kind == "_queries":
+        return Case(expression, (expression,))
     if kind == "_groups":
         return Case(
             expression,

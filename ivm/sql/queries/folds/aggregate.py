@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from ivm.lang.ir import Value
 from ivm.sql.conversions import convert
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.row_numbers import Key, copies, ordered_terms, ordering, parts_of, without_null
 from ivm.sql.queries.scope import text_of
@@ -72,7 +72,7 @@ def _refuse_other_order(node: exp.Expr, inner: exp.Distinct, order: list[exp.Ord
     for one in order:
         if text_of(one.this) not in given:
             raise SqlError(
-                f"{node.sql(dialect='duckdb')[:60]}: distinct values are ordered by themselves "
+                f"{written(node)[:60]}: distinct values are ordered by themselves "
                 f"alone: ORDER BY {given[0]}, or leave DISTINCT out",
                 one,
             )
@@ -214,9 +214,7 @@ class Aggregate:
         return self._present(self.values.value(node))
 
     def listed(self, value: Typed) -> list[Term]:
-        """Return a value and what ORDER BY orders it by, as variables of rows that are listed
-        one by one.
-        """
+        """Return a value and what ORDER BY orders it by, as variables of rows one by one."""
         rows = [value, *self.places()]
         rows = self.distinct(rows) if self.one.distinct else self.numbered(rows)
         return [one.term for one in rows]
@@ -269,9 +267,7 @@ class Aggregate:
         return columns[len(self.key) - around :]
 
     def by_value(self, value: Typed) -> tuple[Typed, Typed]:
-        """Let the body have each value of a group once, with the number of its rows; return both
-        as variables.
-        """
+        """Let the body have a group's values once, with their numbers of rows; return both."""
         table = self.grouping.table_of(BIGINT)
         *groups, last = table.columns
         columns = (*groups, Column("x", value.type, False), last)

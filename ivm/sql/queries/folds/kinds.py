@@ -15,7 +15,7 @@ from functools import partial, reduce
 from sqlglot import exp
 
 from ivm.sql.conversions import as_json, call, convert, in_order, in_words
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import EPOCH, MICROSECONDS
 from ivm.sql.queries.folds import ordered
@@ -69,7 +69,7 @@ def _made(one: Aggregate) -> Made:
     for kinds, make in _KINDS:
         if isinstance(node, kinds):
             return make(one)
-    shown = node.sql(dialect="duckdb")
+    shown = written(node)
     raise SqlError(
         f"{shown[:60]}: this aggregate is not kept; docs/sql.md lists those that are", node
     )
@@ -209,9 +209,7 @@ def _extreme(one: Aggregate) -> Made:
 
 
 def _of_order(one: Aggregate, op: str, value: Typed, *more: Term) -> Made:
-    """Return a fold that depends on the order of the values, which those of an ENUM have by
-    their places.
-    """
+    """Return a fold that depends on the order of values, which an ENUM has by their places."""
     key = one.builder.define(one.body, in_order(value, one.one.node))
     made = one.fold(op, key.type, key.term, *more)
     return (
@@ -266,9 +264,7 @@ def _entropy(one: Aggregate) -> Made:
 
 
 def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
-    """Return a value between two, in a straight line; that of decimals is a decimal, cut after
-    its last digit.
-    """
+    """Return a value between two, in a straight line; a decimal is cut after its last digit."""
     if value.type == DATE:
         value = one.builder.define(one.body, convert(value, TIMESTAMP))
     if value.type in MEASURED:
@@ -351,8 +347,7 @@ def _bits(one: Aggregate) -> Made:
     value = one.argument()
     if not value.type.is_integer or value.type.wide:
         raise SqlError(
-            f"{node.sql(dialect='duckdb')} takes integers of 64 bits, and this is {value.type}: "
-            f"CAST it",
+            f"{written(node)} takes integers of 64 bits, and this is {value.type}: CAST it",
             node,
         )
     lacking, oddly = isinstance(node, exp.BitwiseAndAgg), isinstance(node, exp.BitwiseXorAgg)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ivm.sql.conversions import as_json, bracketed, concat, convert, in_order, in_words, ranged
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.literals import constant
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
 from ivm.sql.queries.row_numbers import parts_of, put_together
@@ -27,7 +27,7 @@ def joined(one: Aggregate) -> Made:
     node = one.one.node
     separator = node.args.get("separator") or exp.Literal.string(",")
     if not separator.is_string:
-        shown = separator.sql(dialect="duckdb")[:60]
+        shown = written(separator)[:60]
         raise SqlError(
             f"the separator of string_agg is a text in quotes, and this is {shown}", separator
         )
@@ -66,9 +66,7 @@ def greatest(one: Aggregate) -> Made:
     node = one.one.node
     count = constant(node.args.get("count") or node.expressions[0])
     if count is None or not isinstance(count.term, Lit) or not isinstance(count.term.value, int):
-        raise SqlError(
-            f"{node.sql(dialect='duckdb')[:60]}: the number of values is a constant", node
-        )
+        raise SqlError(f"{written(node)[:60]}: the number of values is a constant", node)
     by = node.args.get("expression") or node.this
     value = one.present(node.this)
     one.present(by)
@@ -115,7 +113,7 @@ def arg_extreme(one: Aggregate) -> Made:
     )
     if one.one.order and (one.one.distinct or value.type == BOOLEAN):
         raise SqlError(
-            f"{one.one.node.sql(dialect='duckdb')[:60]}: ORDER BY is not evaluated with DISTINCT or "
+            f"{written(one.one.node)[:60]}: ORDER BY is not evaluated with DISTINCT or "
             "of a BOOLEAN: leave it out",
             one.one.node,
         )
