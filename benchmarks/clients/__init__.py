@@ -93,24 +93,28 @@ def served(file: Path) -> Iterator[Server]:
 @contextmanager
 def postgres(folder: Path, size: int) -> Iterator[Server]:
     """Serve the same rows by PostgreSQL, with triggers for the views."""
-    import psycopg
+    with cluster(folder) as (url, client, process):
+        client.execute(TABLE)
+        with client.cursor() as cursor, cursor.copy("COPY paid FROM STDIN") as copy:
+            for row in rows_of(size):
+                copy.write_row(row)
+        client.execute(TRIGGERS)
+        client.execute("ANALYZE")
+        client.close()
+        yield Server(f"PostgreSQL {client.info.server_version // 10_000}", url, process)
 
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[str, Any, int]]:
+    """Serve an empty database by PostgreSQL; yield its address, a connection, and the process."""
     data, user = folder / "data", "nobody" if os.geteuid() == 0 else None
     data.mkdir()
     if user:
+        folder.parent.chmod(0o755)
         folder.chmod(0o755)
         shutil.chown(data, user)
-    made = [
-        f"{POSTGRES}/initdb",
-        "-D",
-        str(data),
-        "-U",
-        "ivm",
-        "-A",
-        "trust",
-        "--locale",
-        "C.UTF-8",
-    ]
+    making = ["-U", "ivm", "-A", "trust", "--locale", "C.UTF-8"]
+    made = [f"{POSTGRES}/initdb", "-D", str(data), *making]
     subprocess.run(made, user=user, check=True, capture_output=True, cwd="/")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -118,17 +122,7 @@ def postgres(folder: Path, size: int) -> Iterator[Server]:
     with subprocess.Popen(words, user=user, cwd="/", stderr=subprocess.DEVNULL) as process:
         try:
             url = f"postgresql://ivm@127.0.0.1:{port}/postgres"
-            client = _connected(url)
-            client.execute(TABLE)
-            with client.cursor() as cursor, cursor.copy("COPY paid FROM STDIN") as copy:
-                for row in rows_of(size):
-                    copy.write_row(row)
-            client.execute(TRIGGERS)
-            client.execute("ANALYZE")
-            client.close()
-            yield Server(
-                f"PostgreSQL {psycopg.connect(url).info.server_version // 10_000}", url, process.pid
-            )
+            yield url, _connected(url), process.pid
         finally:
             process.terminate()
 

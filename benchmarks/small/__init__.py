@@ -4,11 +4,10 @@ threads and processes, transfers, and a change that reaches a watcher.
 
 import argparse
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from itertools import count, islice
 from multiprocessing.connection import Connection
@@ -24,13 +23,13 @@ from pagestore_tools.bench.graphs import changes
 from pagestore_tools.bench.harness import SPAWN, Row, Side, Work, installed
 from pagestore_tools.bench.upkeep import WARMING, Ours, SqliteTriggers, System
 
-from . import transfers
+from . import texts, transfers, writers
+from .writers import Put, opened, prepared, sqlite, transactions
 
-THREADS, PROCESSES = 8, 16
+THREADS = 8
 VERTICES = 29_000  # of the large graph, which has as many edges as soc-Epinions1, 400,000
 # what one durable edge writes, about: the bytes of the sync that it is compared with
 ROW_BYTES = 4 * 8192
-Put = Callable[[int], object]
 
 
 def small_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
@@ -49,9 +48,10 @@ def small_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     yield from _rows("one row, no views", folder, singles, durable=False)
     yield from _rows("one row, no views, durable", folder, singles // 4, durable=True)
     yield _threads(folder, seconds)
-    yield _processes(folder, seconds)
+    yield from writers.rows(folder, seconds, options.quick)
     yield from transfers.rows(folder, options.quick)
     yield _watched(folder, 20 if options.quick else 200)
+    yield texts.keystrokes(folder, options.text, options.quick)
 
 
 class _Prepared(Ours):
@@ -116,8 +116,8 @@ def _rows(name: str, folder: Path, rounds: int, durable: bool) -> Iterator[Row]:
 
 def _stores(folder: Path, durable: bool) -> dict[str, tuple[Put, Callable[[], object]]]:
     """Return what puts a row of two integers into each system, and what closes it."""
-    store, prepared = (_opened(folder / f"rows-{n}.pages", durable) for n in range(2))
-    put = prepared.prepare("r")
+    store, second = (opened(folder / f"rows-{n}.pages", durable) for n in range(2))
+    put = second.prepare("r")
 
     def ours(n: int) -> None:
         with store.transaction() as txn:
@@ -127,30 +127,23 @@ def _stores(folder: Path, durable: bool) -> dict[str, tuple[Put, Callable[[], ob
         put.insert(n * 7919 % 100_003, n)
         put.commit()
 
-    db = _sqlite(folder / "rows.sqlite", durable)
+    db = sqlite(folder / "rows.sqlite", durable)
     found: dict[str, tuple[Put, Callable[[], object]]] = {
         "pagestore": (ours, store.close),
-        "pagestore, prepared": (ready, prepared.close),
+        "pagestore, prepared": (ready, second.close),
         "SQLite": (
             lambda n: db.execute("insert into r values(?, ?)", (n * 7919 % 100_003, n)),
             db.close,
         ),
     }
-    return found | (_lmdb(folder / "rows.lmdb", durable) if installed("lmdb") else {})
+    if installed("lmdb"):
+        found |= _lmdb(folder / "rows.lmdb", durable)
+    return found | (_turso(folder / "rows.turso") if durable and installed("turso") else {})
 
 
 def _lmdb(path: Path, durable: bool) -> dict[str, tuple[Put, Callable[[], object]]]:
     """Return LMDB's side."""
-    import lmdb
-
-    peer = lmdb.open(
-        str(path),
-        map_size=1 << 30,
-        subdir=False,
-        sync=durable,
-        metasync=durable,
-        writemap=not durable,
-    )
+    peer = writers.lmdb(path, durable)
 
     def put(n: int) -> None:
         with peer.begin(write=True) as txn:
@@ -159,21 +152,19 @@ def _lmdb(path: Path, durable: bool) -> dict[str, tuple[Put, Callable[[], object
     return {"LMDB": (put, peer.close)}
 
 
-def _opened(path: Path, durable: bool) -> pagestore.Store:
-    store = pagestore.open(path, sync="commit" if durable else "off", threads=1)
-    with store.transaction() as txn:
-        txn.create("r", "x: int64, y: int64", if_not_exists=True)
-    return store
+def _turso(path: Path) -> dict[str, tuple[Put, Callable[[], object]]]:
+    """Return Turso's side, which is durable."""
+    import turso
 
+    db = turso.connect(str(path))
+    db.execute(writers.TABLE)
+    db.commit()
 
-def _sqlite(path: Path, durable: bool) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, timeout=60, check_same_thread=False)
-    db.execute("pragma journal_mode=wal")
-    db.execute(f"pragma synchronous={'full' if durable else 'off'}")
-    db.execute(
-        "create table if not exists r(x integer, y integer, primary key(x, y)) without rowid"
-    )
-    return db
+    def put(n: int) -> None:
+        db.execute("insert into r values(?, ?)", (n * 7919 % 100_003, n))
+        db.commit()
+
+    return {"Turso": (put, db.close)}
 
 
 def _threads(folder: Path, seconds: float) -> Row:
@@ -185,14 +176,14 @@ def _threads(folder: Path, seconds: float) -> Row:
     def rate(side: str, threads: int, put: Callable[[pagestore.Store, int], Put]) -> float:
         path = folder / f"threads-{threads}.pages"
         path.unlink(missing_ok=True)
-        with closing(_opened(path, durable=True)) as store, ThreadPoolExecutor(threads) as pool:
+        with closing(opened(path)) as store, ThreadPoolExecutor(threads) as pool:
             before = store._handle.committer.completed
             made = sum(pool.map(partial(_put_for, seconds, store, put), range(threads)))
             shared[side] = round(made / max(1, store._handle.committer.completed - before), 1)
             return made / seconds
 
     sides = []
-    for how, put in {"": _transactions, ", prepared": _prepared}.items():
+    for how, put in {"": transactions, ", prepared": prepared}.items():
         for n in (THREADS, 1):
             side = f"pagestore{how}, {n} {'thread' if n == 1 else 'threads'}"
             counted = lambda side=side: {"commits a sync": shared[side]}  # noqa: E731
@@ -213,107 +204,6 @@ def _put_for(
             return n
         put(n)
     raise AssertionError
-
-
-def _transactions(store: pagestore.Store, thread: int) -> Put:
-    """Return what puts a row in a transaction."""
-
-    def put(n: int) -> None:
-        with store.transaction() as txn:
-            txn["r"].insert([(thread, n)])
-
-    return put
-
-
-def _prepared(store: pagestore.Store, thread: int) -> Put:
-    """Return what puts a prepared row."""
-    rows = store.prepare("r")
-
-    def put(n: int) -> None:
-        rows.insert(thread, n)
-        rows.commit()
-
-    return put
-
-
-def _processes(folder: Path, seconds: float) -> Row:
-    """Return the row of durable transactions of many processes; counts say how long each takes,
-    and who is slowest.
-    """
-    waits: dict[str, dict[str, float]] = {}
-
-    def rate(name: str, make: Callable[[Path, int], Put]) -> float:
-        path = folder / f"processes-{name}"
-        path.unlink(missing_ok=True)
-        (_sqlite if name == "SQLite" else _opened)(path, durable=True).close()
-        ends = [SPAWN.Pipe() for _ in range(PROCESSES)]
-        processes = [
-            SPAWN.Process(target=_write, args=(path, seconds, n, end, make))
-            for n, (_, end) in enumerate(ends)
-        ]
-        for process in processes:
-            process.start()
-        for here, _ in ends:
-            here.recv()
-        for here, _ in ends:
-            here.send("go")
-        found: list[list[float]] = [here.recv() for here, _ in ends]
-        for process in processes:
-            process.join()
-        taken = 1e3 * np.concatenate(found)
-        middle, high = np.percentile(taken, [50, 99])
-        waits[name] = {"slowest process": min(map(len, found)) / seconds}
-        waits[name] |= {"median ms": middle, "99th percentile ms": high, "longest ms": taken.max()}
-        return len(taken) / seconds
-
-    sides = [
-        Side(
-            name,
-            partial(rate, name, make),
-            counts=lambda name=name: {k: round(n, 1) for k, n in waits[name].items()},
-        )
-        for name, make in (
-            ("pagestore", _put_ours),
-            ("pagestore, prepared", _put_prepared),
-            ("SQLite", _put_sqlite),
-        )
-    ]
-    return Row(f"durable rows of {PROCESSES} processes", sides, 2, "a second", told=True)
-
-
-def _write(
-    path: Path, seconds: float, number: int, end: Connection, make: Callable[[Path, int], Put]
-) -> None:
-    """Put rows for some time, and send how many seconds each took."""
-    put, taken = make(path, number), list[float]()
-    end.send("ready")
-    end.recv()
-    began = now = time.monotonic()
-    while now < began + seconds:
-        put(len(taken))
-        before, now = now, time.monotonic()
-        taken.append(now - before)
-    end.send(taken)
-
-
-def _put_ours(path: Path, number: int) -> Put:
-    return _transactions(_opened(path, durable=True), number)
-
-
-def _put_prepared(path: Path, number: int) -> Put:
-    return _prepared(_opened(path, durable=True), number)
-
-
-def _put_sqlite(path: Path, number: int) -> Put:
-    db = _sqlite(path, durable=True)
-
-    def put(n: int) -> None:
-        while True:
-            with suppress(sqlite3.OperationalError):  # it was locked for longer than its limit
-                db.execute("insert into r values(?, ?)", (number, n))
-                return
-
-    return put
 
 
 def _watched(folder: Path, rounds: int) -> Row:
@@ -352,4 +242,14 @@ def _watch(path: Path, end: Connection) -> None:
             end.send("seen")
 
 
-SMALL = Work("small transactions", small_rows, 1000, 300, graphs.skewed)
+class Small(Work):
+    """The command, which may take the edits of a text."""
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+        super().arguments(parser)
+        said = "a folder with insert.parquet and remove.parquet, the edits of a text"
+        parser.add_argument("--text", metavar="FOLDER", type=Path, help=said)
+
+
+SMALL = Small("small transactions", small_rows, 1000, 300, graphs.skewed)
