@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import json
+import shutil
 from argparse import Namespace
 from dataclasses import replace
 from itertools import islice
@@ -301,3 +302,26 @@ def test_each_benchmark_tells_its_options(capsys) -> None:
         with pytest.raises(SystemExit, match="0"):
             main([work, "--help"])
         assert summary in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="syncs of a given length need cc")
+def test_writers_wait_for_syncs_of_the_length_that_is_said(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(
+        "pagestore_tools.bench.harness.measure", lambda row, progress: measure(short(row), progress)
+    )
+    row = "durable rows of 8 threads, syncs of 1.0 ms"
+    assert main(["small", "--quick", "--only", row, "--json", "--quiet"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["rows"]
+    assert found["counts"].keys() >= {"pagestore", "pagestore, prepared", "SQLite"}
+    for said in found["counts"].values():
+        assert 1.0 <= said["p50 ms"] <= said["p99 ms"] <= said["p99.9 ms"]
+    # threads share syncs
+    assert found["medians"]["pagestore, prepared"] > 1100
+
+
+def test_the_letters_of_a_text_are_typed(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(
+        "pagestore_tools.bench.harness.measure", lambda row, progress: measure(short(row), progress)
+    )
+    assert main(["small", "--quick", "--only", "a keystroke", "--quiet"]) == 0
+    assert "a keystroke in a text of 3,000 letters" in capsys.readouterr().out
