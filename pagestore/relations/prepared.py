@@ -234,11 +234,13 @@ class PreparedSeries(Prepared):
         with committer.lock:
             series: Any = committer.series or self._begin_series()
             if series and series.subject == self._subject:
-                waiting, most, writer.joint = list[Writer](), SINGLE - len(edits), Joint()
+                waiting: Sequence[Writer] = ()
+                writer.joint = Joint()
                 if len(writers.queue) > 1:
-                    waiting = writers.joining(self._subject, most)
+                    waiting = writers.joining(self._subject, SINGLE - len(edits))
                 if offers and offers.place:
-                    most -= sum(len(other.offer.edits) for other in waiting if other.offer)
+                    all_edits = edits, *(other.offer.edits for other in waiting if other.offer)
+                    most = SINGLE - sum(map(len, all_edits))
                     writer.joint.offers = offers.of(self._relation, most)
                 try:
                     series.commit(edits, waiting, writer.joint)

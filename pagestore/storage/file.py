@@ -73,6 +73,7 @@ os.register_at_fork(after_in_child=lambda: [*map(File.disown, open_files)])
 
 Buffer = Any  # bytes, a memoryview or an array: typing names this only from Python 3.12 on
 _FLOCK = struct.Struct("hhqqi4x")
+_WRITER = {k: _FLOCK.pack(k, os.SEEK_SET, WRITER_LOCK, 1, 0) for k in (EXCLUSIVE, UNLOCKED)}
 IRREGULAR = (
     (stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "character device"),
     (stat.S_ISBLK, "block device"), (lambda mode: True, "special file"),
@@ -248,7 +249,8 @@ class File:
 
     def fdatasync(self) -> None:
         """Return once all that was written is on the disk."""
-        self._check()
+        if self._forked or self._fd < 0:
+            self._check()
         sync_data(self._fd)
 
     def fallocate(self, offset: int, count: int) -> None:
@@ -287,9 +289,9 @@ class File:
             self._check()
         assert self._locks
         try:  # as `_control`, whose call would take as long as that of the system
-            fcntl.fcntl(
-                self._locks, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0)
-            )
+            one = at == WRITER_LOCK  # which each commit takes
+            said = _WRITER[kind] if one else _FLOCK.pack(kind, os.SEEK_SET, at, count, 0)
+            fcntl.fcntl(self._locks, fcntl.F_OFD_SETLK, said)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EACCES):
                 return False

@@ -31,10 +31,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def sync_data(fd: int) -> None:
     """Return once all that was written to a file, and its size, is on the disk."""
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS, whose fsync leaves it in the drive
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    else:
-        getattr(os, "fdatasync", os.fsync)(fd)
+    try:
+        os.fdatasync(fd)
+    except AttributeError:  # macOS, whose fsync leaves it in the drive
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC) if hasattr(fcntl, "F_FULLFSYNC") else os.fsync(fd)
 
 
 def allocate(fd: int, offset: int, count: int) -> None:

@@ -559,7 +559,8 @@ class EditQueues:
         waiting, (_, keys, values, _) = self._view, self._specs[self._ends[g]]
         columns = keys + values
         for n, (action, row) in enumerate(edits):
-            if {*map(type, row)} != INTEGERS or len(row) != (keys if action == ERASE else columns):
+            count = keys if action == ERASE else columns
+            if {*map(type, row)} != INTEGERS or len(row) != count:
                 return False
             waiting[g, 0, n] = action
             try:
@@ -567,7 +568,7 @@ class EditQueues:
                     waiting[g, c, n] = word
             except ValueError:  # more than 64 bits
                 return False
-            for c in range(1 + len(row), 1 + columns):
+            for c in range(1 + count, 1 + columns):
                 waiting[g, c, n] = 0
         self.waits[g] = len(edits)
         return True

@@ -527,17 +527,18 @@ class WriterQueue:
             if complete and file_lock.busy and not file_lock.lasting and file_lock.must_pass_on():
                 complete()
                 file_lock.release()
+            writer.taken = time.monotonic()
             if not file_lock.held:
-                if time.monotonic() < file_lock.look:  # as `take`, but a call or two less
+                if writer.taken < file_lock.look:  # as `take`, but a call or two less
                     file_lock.held = file_lock.file.lock(EXCLUSIVE, WRITER_LOCK)
                 if not file_lock.held:
                     file_lock.take(end, writer)
+                    writer.taken = time.monotonic()
                     if not file_lock.held:
                         writer.joint = Joint.elsewhere(file_lock.offers.version())
         except BaseException:
             self.give_back(writer)
             raise
-        writer.taken = time.monotonic()
 
     def release_file(self) -> None:
         """Release the file's lock if no commit is in the way and none in the queue holds it."""
@@ -590,7 +591,7 @@ class WriterQueue:
             writers.append(writer)
         return writers
 
-    def serve(self, writers: list[Writer], joint: Joint) -> None:
+    def serve(self, writers: Sequence[Writer], joint: Joint) -> None:
         """Let those go on whose offers a commit took in."""
         for writer in writers:
             if joint.number and writer.joint is joint:

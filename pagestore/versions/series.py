@@ -176,23 +176,10 @@ class Series:
     def _lay_out_lists(self, state: StoreState, trees: int) -> None:
         """Lay out the words of the next record, and the lists that change with each."""
         record = state.commit
-        before = Commit(
-            0,
-            state.last_version,
-            0,
-            0,
-            MAIN_ID,
-            0,
-            0,
-            state.next_tree,
-            state.next_branch,
-            state.next_text,
-            record.top,
-            record.catalog,
-            record.settings,
-            record.checkpoint,
-            system=record.system,
-        )
+        numbers = state.next_tree, state.next_branch, state.next_text
+        kept = *numbers, record.top, record.catalog, record.settings, record.checkpoint
+        about = 0, state.last_version, 0, 0, MAIN_ID, 0, 0, *kept
+        before = Commit(*about, system=record.system)
         self._said = np.array(before.gather_arguments(), np.int64)
         self._roots = np.zeros(len(record.roots) + 4 * trees, np.int64)
         self._roots[: len(record.roots)] = record.roots
@@ -233,7 +220,7 @@ class Series:
         self._tell()
         pager.spare = self._committer.reserve
         self._pool, self._at = pager.at_hand(self._least, PAGES_MAX), 0
-        self._ids = memoryview(self._pool)  # type: ignore[arg-type]
+        self._ids, self._last = memoryview(self._pool), len(self._pool) - self._least  # type: ignore[arg-type]
         self._writer = pager.make_room(int(self._pool.max()) + 1)
         self._look_at(pager.mapping.pages)
         self._said[TOP] = self.slot[SLOT_TOP] = pager.free_list.top
@@ -282,9 +269,12 @@ class Series:
             return
         if committer.shared and not committer.shared.is_newest(made.version):
             return  # another process has committed
-        newest = max(self._slots[SEQUENCE], self._slots[OTHER_SEQUENCE])  # read last, as in Handle
-        # the latter is being written
-        if newest not in (committer.slot_sequence, committer.next_sequence - 1):
+        known = committer.slot_sequence, committer.next_sequence - 1  # the latter is being written
+        newest, other = (
+            self._slots[SEQUENCE],
+            self._slots[OTHER_SEQUENCE],
+        )  # read last, as in Handle
+        if (newest if newest > other else other) not in known:
             return
         words = self._words_of(edits) if self._words_of else edits
         if words and (waiting or joint.offers):
@@ -296,14 +286,15 @@ class Series:
         ):
             return
         self._under_way = True
-        sequence = max(committer.slot_sequence + 1, committer.next_sequence)
+        slot, next_sequence = known
+        sequence = 1 + (slot if slot > next_sequence else next_sequence)
         now = time.time_ns() // 1000
         if not made.timestamp < now < TIME_END:
             now = time_now(made.timestamp)
         if committer.sync != "off" or now >= self._look:
             self._file.check_place()
             self._look = now + MICROSECONDS
-        if self._at + self._least > len(self._ids):
+        if self._at > self._last:
             self._supply()  # first, since it counts what earlier commits freed
         if self._versions >= self._most and not self._drop():
             self._under_way = False
@@ -397,7 +388,8 @@ class Series:
         """Continue from a commit whose record was written, and write its slot, unless that is
         done after a sync.
         """
-        committer, used = self._committer, self._used[: 1 + self._views.state[MADE_PAGES]]
+        committer, count = self._committer, 1 + self._views.state[MADE_PAGES]
+        used = self._used[:count]
         committer.poison = committer.interrupted  # until the outcome is known
         self._file.wrote(used)
         put_3(self._slot, WORD * SEQUENCE, made.sequence, made.version, made.page)
@@ -405,8 +397,8 @@ class Series:
         if committer.sync == "off":
             self._file.pwrite(self._slot, SLOT_SIZE * (made.sequence & 1))
         self._versions += 1
-        self._at += len(used)
-        self._spent += len(used)
+        self._at += count
+        self._spent += count
         self.made = made
         if self._freed is not NONE_FREED:
             self._tell()
@@ -429,7 +421,8 @@ class Series:
     def _join_group(self, used: np.ndarray) -> None:
         """Add a commit to those that no slot leads to: with sync="commit", later ones list it."""
         committer, n = self._committer, int(self._state[EXTENT_WORDS])
-        committer.note_unsynced(np.concatenate([self._written, used]))
+        apart = self._written is NO_PAGES
+        committer.note_unsynced(used.copy() if apart else np.concatenate([self._written, used]))
         if self._state[LISTED]:
             page, words = int(used[0]), self._pages.words
             self._extents[n : n + 2], self._state[EXTENT_WORDS] = (page, 1), n + 2

@@ -4,6 +4,7 @@ each machine.
 
 import gc
 import sys
+from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FrameType
 
@@ -22,6 +23,18 @@ def functions_called(work: Callable[[], object]) -> list[CodeType]:
         if event == "call":
             found.append(frame.f_code)
 
+    _profiled(work, note)
+    return found[1:]
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Run the work; return how many functions of Python and of C it calls, but itself."""
+    events: Counter[str] = Counter()
+    _profiled(work, lambda _, event, __: events.update([event]))
+    return events["call"] + events["c_call"] - 2  # itself, and what ends the count
+
+
+def _profiled(work: Callable[[], object], note: Callable[[FrameType, str, object], None]) -> None:
     collects = gc.isenabled()
     gc.disable()
     sys.setprofile(note)
@@ -31,7 +44,6 @@ def functions_called(work: Callable[[], object]) -> list[CodeType]:
         sys.setprofile(None)
         if collects:
             gc.enable()
-    return found[1:]
 
 
 def is_ours(code: CodeType) -> bool:

@@ -5,6 +5,7 @@ they take.
 import time
 from contextlib import suppress
 from datetime import date
+from functools import partial
 from itertools import islice
 from random import Random
 from threading import Thread
@@ -20,7 +21,7 @@ from pagestore.store import Store, empty_store
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import WriterQueue
 from pagestore.versions.series import Series
-from tests.support.calls import functions_called
+from tests.support.calls import calls_of, functions_called
 from tests.support.programs.amounts import times
 from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
 from tests.support.waiting import joined
@@ -224,6 +225,22 @@ def test_a_prepared_row_takes_sixteen_functions_of_python(tmp_path):
             found.append(len(functions_called(put.commit)))
     assert np.median(found[20:]) <= 16
     assert max(found[20:]) <= 70, "of one that drops versions"
+
+
+@pytest.mark.parametrize(("sync", "most"), [("off", 40), ("full", 84), ("commit", 103)])
+def test_a_prepared_row_takes_few_calls_of_python_and_c(tmp_path, sync, most):
+    with pagestore.open(tmp_path / "s.pages", sync=sync, threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64, y: int64")
+        put, found = store.prepare("r"), []
+
+        def row(n):
+            put.insert(n * 7919 % 100_003, n)
+            put.commit()
+
+        for n in range(200):
+            found.append(calls_of(partial(row, n)))
+    assert np.median(found[50:]) <= most
 
 
 def test_others_see_each_commit_of_a_series_at_once(tmp_path):
