@@ -1,24 +1,21 @@
 """Convert the constants of rules and edits to words; the store's dictionary maps texts to ids."""
 
-from collections.abc import Callable
-from datetime import date, time, timedelta
-from decimal import Decimal
-from types import NoneType
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
 from ivm.errors import RuleTypeError
 from ivm.lang.ir import Const, Type, show
-from ivm.lang.types import shown, word_range
+from ivm.lang.types import has_ids, shown, word_range
 from ivm.memory import MemoryUse
 from pagestore.errors import WordError
 from pagestore.host import NULL, Column, Snapshot, TextFinder, Transaction, encode
 from pagestore.host import Type as ColumnType
 
 Encode = Callable[[Const], int]
-# of types whose words are the same in all stores
-PLAIN = int, float, Decimal, date, time, timedelta, NoneType
 
 
 class Encoder:
@@ -38,6 +35,8 @@ class Encoder:
         """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that
         no column can hold.
         """
+        if not has_ids(const.type):
+            return plain_word(const)
         return _word(const, lambda values: self._source.encode(const.type, values))
 
     def words(self, type_: Type, values: list[Any]) -> np.ndarray:
@@ -101,7 +100,7 @@ class NotingEncoder(Encoder):
     def __call__(self, const: Const) -> int:
         """Return the word of a constant, as an Encoder does."""
         word = super().__call__(const)
-        if not isinstance(const.value, PLAIN):
+        if has_ids(const.type) and const.value is not None:
             self.noted.append((const, word))
         return word
 
@@ -119,16 +118,19 @@ def finder(txn: Transaction) -> Encode:
 
 
 def plain_word(const: Const) -> int:
-    """Return the word of a constant that is not a text.  Raises RuleTypeError, with its place."""
-    return _word(
-        const,
-        lambda values: encode(
-            Column("value", ColumnType.parse(const.type)), values, cast(Any, None)
-        ),
-    )
+    """Return the word of a constant that has no id.  Raises RuleTypeError, with its place."""
+    # moments that are equal in two zones are not both words: one is refused
+    word = _plain if getattr(const.value, "tzinfo", None) is None else _plain.__wrapped__
+    return _word(const, lambda values: [word(const.type, values[0])])
 
 
-def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
+@lru_cache(1 << 12)
+def _plain(type_: Type, value: Any) -> int:
+    """Return the word of a value that is the same in all stores.  Raises WordError."""
+    return int(encode(Column("value", ColumnType.parse(type_)), [value], cast(Any, None))[0])
+
+
+def _word(const: Const, words_of: Callable[[list[Any]], Sequence[int] | np.ndarray]) -> int:
     if const.value is None:
         return NULL
     if isinstance(const.value, timedelta):  # Arrow cannot represent the least duration
