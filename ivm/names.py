@@ -57,17 +57,6 @@ def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
     )
 
 
-def permuted_name(name: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return the relation and the order of columns of a permuted index's tree; None for another.
-
-    >>> permuted_name("$index:edge:1.0"), permuted_name("edge")
-    (('edge', (1, 0)), None)
-    """
-    head, _, rest = name.partition(":")
-    relation, _, order = rest.rpartition(":")
-    return (relation, (*map(int, order.split(".")),)) if head == "$index" else None
-
-
 def moment_of(source: Any) -> datetime | None:
     """Return the moment that the kept views of a version answer for; None if it has no clock."""
     moment: datetime | None = next(iter(source[CLOCK]))[0] if CLOCK in source else None

@@ -89,9 +89,10 @@ def summed(
     """Add up the columns after the `keys` first of rows[C, n] where that halves the rows, at the
     least; others stay.
 
-    Keys within a short range are addressed directly, by groups that are `known`, if they are; of
-    others, those that are adjacent are added, with `sorting` all.  Rows whose sums might exceed 64
-    bits stay as they are.  O(n), with `sorting` O(n log n).
+    Keys that are broadcast are the same in all rows; others within a short range are addressed
+    directly, by groups that are `known`, if they are; of others, those that are adjacent are added,
+    with `sorting` all.  Rows whose sums might exceed 64 bits stay as they are.  O(n), with
+    `sorting` O(n log n).
 
     >>> summed(np.array([[7, 3, 7, 7], [10, 1, 20, 30]]), 1).tolist()
     [[3, 7], [1, 60]]
@@ -100,19 +101,22 @@ def summed(
     most = [greatest(column) for column in values]
     if not n or n * max(most) >= FAR:
         return as_rows(columns)
-    if not keys:
-        return np.array([[int(np.add.reduce(column))] for column in columns])
-    groups = groups_of(columns[:keys], known)
+    varying = [column for column in columns[:keys] if column.strides != (0,)]
+    if not varying:
+        sums = [int(np.add.reduce(column)) for column in values]
+        return np.array([[number] for number in (*(int(key[0]) for key in columns[:keys]), *sums)])
+    groups = groups_of(varying, known)
     if groups.size > max(DENSE, SPARSE * n if sorting else n // 2):
         return _adjacent(as_rows(columns), keys, sorting)
-    counts, present, codes = groups.counts, groups.present, groups.codes
-    sums = [
-        counts[present] * int(column[0])
-        if is_same(column)
-        else _sums(codes, column, most_here)[present]
-        for column, most_here in zip(values, most, strict=True)
+    counts, present, codes, shown = groups.counts, groups.present, groups.codes, iter(groups.shown)
+    table = [
+        np.full(len(present), key[0]) if key.strides == (0,) else next(shown)
+        for key in columns[:keys]
     ]
-    return np.stack([*groups.shown, *sums])
+    for column, most_here in zip(values, most, strict=True):
+        summed_up = counts * int(column[0]) if is_same(column) else _sums(codes, column, most_here)
+        table.append(summed_up[present])
+    return np.stack(table)
 
 
 def groups_of(keys: np.ndarray | Sequence[np.ndarray], known: Known | None) -> Groups:

@@ -30,25 +30,31 @@ NAN = INFINITE + 2
 SQUARES = 128
 COUNTED = 512
 EXACT_BITS = 53  # of the integers that a float64 holds
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # place, part, index of the number; each int64[m]
+# place, part, index of the number, each int64[m]; one place and None where each number has one part
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
-def parts_of(words: np.ndarray, floats: bool, squared: bool, counted: bool) -> Parts:
-    """Cut words[n], of float64 or of integers, into parts, with those of squares and counts if
+def parts_of(words: np.ndarray, floats: bool, squared: bool, counted: bool) -> list[Parts]:
+    """Cut words[n], of float64 or of integers, into parts, and those of squares and counts if
     requested.
 
-    >>> [list(map(int, found)) for found in parts_of(np.array([-1, 3]), False, True, True)]
-    [[0, 0, 1, 128, 128, 512, 512], [4294967295, 3, -1, 1, 9, 1, 1], [0, 1, 0, 0, 1, 0, 1]]
+    >>> [(place[:1].tolist(), part.tolist()) for place, part, _ in
+    ...  parts_of(np.array([5, 3]), False, True, True)]
+    [([0], [5, 3]), ([128], [25, 9]), ([512], [1, 1])]
     """
-    found = [split_floats(words) if floats else _split_integers(words)]
+    if floats or words.min(initial=0) < 0 or words.max(initial=0) > MASK:
+        found: list[Parts] = [split_floats(words) if floats else _split_integers(words)]
+    else:
+        found = [(_same(0, words), words, None)]
     if squared:
         found.append(_split_squares(words) if floats else _split_integer_squares(words))
     if counted:
-        found.append(
-            (np.full(len(words), COUNTED), np.ones(len(words), np.int64), np.arange(len(words)))
-        )
-    places, parts, which = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    return places, parts, which
+        found.append((_same(COUNTED, words), _same(1, words), None))
+    return found
+
+
+def _same(number: int, words: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.int64(number), words.shape)
 
 
 def split_floats(words: np.ndarray) -> Parts:

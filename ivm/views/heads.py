@@ -32,7 +32,7 @@ from ivm.terms.conditions import Choice, Filter, compared
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
 from ivm.views.delta import Delta
-from ivm.views.exact_sum import parts_of
+from ivm.views.exact_sum import Parts, parts_of
 from ivm.views.layouts import (
     ALONE,
     COUNT,
@@ -241,7 +241,7 @@ class Head:
     ) -> dict[str, list[Columns]]:
         if all(self._copies) and not steps:
             copies = zip(self._rule.heads, self._copies, strict=True)
-            edits = [self._copy(head, columns, actions, batch, times) for head, columns in copies]
+            edits = [[self._copy(head, columns, actions, batch, times)] for head, columns in copies]
         else:
             evaluator = Evaluator(self._rule.types, encode, self._plan.null_words)
             which, batch, codes = self._computed(steps, batch, evaluator)
@@ -257,15 +257,15 @@ class Head:
             if self._rule.refuses and batch.n:
                 (code,) = (int(batch.columns[v.name][0]) for v in variables(*self._rule.heads))
                 raise refusal(self._rule.refuses[place(code)], code)
-            edits = [*self._edits(actions, batch, times), *failed]
+            edits = [*self._edits(actions, batch, times), *([part] for part in failed)]
         found: dict[str, list[Columns]] = {}
         if self._rule.failed is None:
             heads = self._rule.heads
         else:
             heads = (*self._rule.heads, self._rule.failed)
         # edits of `failed` exist only if some bindings fail
-        for head, part in zip(heads, edits, strict=False):
-            found.setdefault(head.predicate, []).append(part)
+        for head, parts in zip(heads, edits, strict=False):
+            found.setdefault(head.predicate, []).extend(parts)
         return found
 
     def derive(
@@ -395,21 +395,21 @@ class Head:
 
     def _edits(
         self, actions: np.ndarray, batch: Batch, times: np.ndarray | None
-    ) -> Iterator[Columns]:
+    ) -> Iterator[list[Columns]]:
         """Yield the edits of each head; heads that share a state share their edits."""
-        made: dict[State, Columns] = {}
+        made: dict[State, list[Columns]] = {}
         for number, head in enumerate(self._rule.heads):
             fold = self._layouts[head.predicate].fold
             if fold and fold.state.kind != ALONE:
                 if fold.state not in made:
-                    made[fold.state] = self._state_edit(
+                    made[fold.state] = self._state_edits(
                         fold, self._rule.aggregates[number], head, actions, batch, times
                     )
                 yield made[fold.state]
             else:
-                yield self._edit(head, number, actions, batch, times)
+                yield self._edits_of_head(head, number, actions, batch, times)
 
-    def _state_edit(
+    def _state_edits(
         self,
         fold: Fold,
         aggregate: Aggregate,
@@ -417,7 +417,7 @@ class Head:
         actions: np.ndarray,
         batch: Batch,
         times: np.ndarray | None,
-    ) -> Columns:
+    ) -> list[Columns]:
         """Return the edits of a state of parts or of values."""
         state, weights = fold.state, _weights(actions, times)
         group = group_of(head, aggregate)
@@ -426,52 +426,58 @@ class Head:
         ]
         if state.kind == PARTS:
             assert aggregate.argument
-            values = batch.columns[aggregate.argument.name]
-            places, parts, which = parts_of(
-                values, fold.type == "float64", state.squared, state.counted
+            parts = parts_of(
+                batch.columns[aggregate.argument.name],
+                fold.type == "float64",
+                state.squared,
+                state.counted,
             )
-            weights = weights[which]
-            words = [*(word[which] for word in words), places, parts * weights]
-        else:
-            values_ = [batch.columns[v.name] for v in value_of(aggregate, group)]
-            words += [~value for value in values_] if state.falling else values_
-        return None, [*words, weights]
+            return [_edit_of_part(words, len(words), part, weights) for part in parts]
+        values = [batch.columns[v.name] for v in value_of(aggregate, group)]
+        words += [~value for value in values] if state.falling else values
+        return [(None, [*words, weights])]
 
-    def _edit(
+    def _edits_of_head(
         self, head: Atom, number: int, actions: np.ndarray, batch: Batch, times: np.ndarray | None
-    ) -> Columns:
+    ) -> list[Columns]:
         layout = self._layouts[head.predicate]
         weights = _weights(actions, times)
         if self._rule.aggregates and self._rule.aggregates[number].op == PARTED:
-            return self._parts_edit(head, self._rule.aggregates[number], batch, weights)
+            return self._parts_edits(head, self._rule.aggregates[number], batch, weights)
         terms = head.args if self._rule.aggregates else head.terms
         words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # all are
         if not words:
             # the state of a bare aggregate has the key 0
             words = [np.broadcast_to(np.int64(0), batch.n)]
         if layout.kind == PLAIN:
-            return _erased_first(actions, words)
+            return [_erased_first(actions, words)]
         if layout.kind == SUM:
             argument = self._rule.aggregates[number].argument
             assert argument
-            return None, _signed(words, batch.columns[argument.name], weights)
-        return None, [*words, weights]
+            return [(None, _signed(words, batch.columns[argument.name], weights))]
+        return [(None, [*words, weights])]
 
-    def _parts_edit(
+    def _parts_edits(
         self, head: Atom, aggregate: Aggregate, batch: Batch, weights: np.ndarray
-    ) -> Columns:
+    ) -> list[Columns]:
         """Return the edits of a view that stores parts by place: one or more per binding."""
         assert aggregate.argument
         name = aggregate.argument.name
-        (squared, counted) = (bool(const.value) for const in aggregate.constants)
-        floats = self._rule.types[name] == "float64"
-        places, parts, which = parts_of(batch.columns[name], floats, squared, counted)
-        weights = weights[which]
+        squared, counted = (bool(const.value) for const in aggregate.constants)
         terms = [term for term in head.args if isinstance(term, Var)]  # all are
-        keys = [
-            places if term == aggregate.place else batch.columns[term.name][which] for term in terms
-        ]
-        return None, [*keys, parts * weights, weights]
+        words = [batch.columns[term.name] for term in terms if term != aggregate.place]
+        at = terms.index(aggregate.place) if aggregate.place in terms else len(words)
+        parts = parts_of(batch.columns[name], self._rule.types[name] == "float64", squared, counted)
+        return [_edit_of_part(words, at, part, weights) for part in parts]
+
+
+def _edit_of_part(words: list[np.ndarray], at: int, part: Parts, weights: np.ndarray) -> Columns:
+    """Return the edits by parts of numbers, whose place comes before column `at` of `words`."""
+    places, amounts, which = part
+    if which is not None:
+        words, weights = [word[which] for word in words], weights[which]
+    added = amounts if weights.strides == (0,) else amounts * weights  # broadcast, each is 1
+    return None, [*words[:at], places, *words[at:], added, weights]
 
 
 def _names(terms: Sequence[Term]) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.errors import RangeError
-from ivm.views.exact_sum import round_parts, split_floats
+from ivm.join.groups import summed
+from ivm.views.exact_sum import parts_of, round_parts, split_floats
 from pagestore.values.codec import float_values, float_words
 from tests.support.mirror import Mirror
 from tests.support.programs.amounts import times
@@ -92,6 +93,47 @@ def test_ratios_of_integers_are_rounded_once(groups, scale, op):
     assert float_values(words).tolist() == [
         float(Fraction(sum(group), n)) for group, n in zip(groups, below, strict=True)
     ]
+
+
+INTEGERS = st.sampled_from([0, 1, -1, 2**32 - 1, 2**32, -(2**32), 2**62, -(2**62)])
+
+
+def told(words: np.ndarray, squared: bool) -> dict[int, tuple[int, int]]:
+    """Return the sum of the parts at each place, and how many numbers have one."""
+    found = dict[int, tuple[int, int]]()
+    for places, parts, _ in parts_of(words, False, squared, True):
+        for place, part in zip(places.tolist(), parts.tolist(), strict=True):
+            total, times = found.get(place, (0, 0))
+            found[place] = total + part, times + 1
+    return found
+
+
+@settings(max_examples=times(100))
+@given(st.lists(st.integers(0, 2**33) | INTEGERS, min_size=1, max_size=6), st.booleans(), st.data())
+def test_the_parts_of_integers_do_not_depend_on_those_beside(values, squared, data):
+    cut = data.draw(st.integers(0, len(values)))
+    whole, *some = (
+        told(np.array(part, np.int64), squared) for part in (values, values[:cut], values[cut:])
+    )
+    for place, (total, times_) in whole.items():
+        assert total == sum(part.get(place, (0, 0))[0] for part in some)
+        assert times_ == sum(part.get(place, (0, 0))[1] for part in some)
+
+
+@pytest.mark.parametrize("first", [None, 0, 1])
+def test_a_key_that_is_broadcast_is_added_up_as_any_other(first):
+    chance = np.random.default_rng(1)
+    columns = [*chance.integers(0, 5, (2, 400)), *chance.integers(-9, 9, (2, 400))]
+    same = np.broadcast_to(np.int64(7), 400)
+    keys = [same] if first is None else [*columns[:first], same, *columns[first:2]]
+    table = [*keys, *columns[2:]]
+    found, truth = summed(table, len(keys)), dict[tuple[int, ...], np.ndarray]()
+    for row in np.stack(table).T:
+        key = (*row[: len(keys)].tolist(),)
+        truth[key] = truth.get(key, 0) + row[len(keys) :]
+    assert {(*row[: len(keys)],): [*row[len(keys) :]] for row in found.T.tolist()} == {
+        key: sums.tolist() for key, sums in truth.items()
+    }
 
 
 def test_what_is_kept_knows_no_history(tmp_path):
