@@ -71,11 +71,7 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "REFRESH",
         "views of tables of Spark, refreshed, beside Spark SQL",
     ),
-    "scans": (
-        "benchmarks.scans",
-        "SCANS",
-        "folds over ranges, and how much they slow updates",
-    ),
+    "scans": ("benchmarks.scans", "SCANS", "folds over ranges, and how much they slow updates"),
     "shapes": (
         "benchmarks.shapes",
         "WORK",

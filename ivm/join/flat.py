@@ -11,23 +11,14 @@ are dense, a table of first keys follows: for each value from the least to the g
 position of the first key >= it.
 
 A relation that a full evaluation scans anyway is decoded once; atoms of the same relation and depth,
-and all threads, share its trie, which join/kernels/flat_join.py runs over.
+and all threads, share its trie, which join/kernels/flat_join.py runs over. A slice that an inner
+level does not change is *loop-invariant*: it is marked in a table once, and others are filtered by
+it, as edge(x, z) is under one x while z is sought in
 
-Memory layout of a join over flat tries: which slices are loop-invariant, where each level keeps its
-candidates.
+    triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
 
-triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
-
-level z intersects edge(y, z), which changes with y, and edge(x, z), which changes with x alone:
-under one x the slice of edge(x, z) is *loop-invariant*: it is marked in a table once, and each
-slice of edge(y, z) is filtered by it
-
-How trace rows are packed into words: the range of each column, its bits, and which columns are not
-sorted by.
-
-    (x, a, b) with x in 0..999, a and b in 0..4095        10 + 13 + 13 bits: one word, sorted as one number
-
-The least and the greatest word have codes of their own where they mean "no bound".
+Trace rows are packed into words where their columns have short ranges, and sorted as numbers. The
+least and the greatest word have codes of their own where they mean "no bound".
 """
 
 from collections.abc import Callable, Sequence

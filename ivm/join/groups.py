@@ -7,6 +7,7 @@ look up.
 Keys within a short range are addressed directly; others are sorted.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
@@ -14,15 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ivm.join.kernels.sums import add_by_code
+from pagestore.compiled import TypedKernel
 from pagestore.host import begins, sort_order
 
 DENSE = 1 << 12  # the codes that rows may have in any case, so that their sums are in an array
 # the most codes for each row, or each key that is sought, where more are addressed directly
 SPARSE = 4
+ALIKE_MAX = 16  # different key columns of one number
 ADDRESSED_MAX = 1 << 22  # codes that are addressed because many keys are sought: 32 MiB
-FAR = 2.0**62  # sums below it fit 64 bits, also where they are estimated as floats
-EXACT = 1 << 52  # floats hold whole numbers up to here, and more
-SHORT = (1 << 22) - 1  # the lowest bits of a word; 2^31 of them add up to an exact float
+FAR = 2**62  # sums below it fit 64 bits
+ADD_BY_CODE = TypedKernel(add_by_code)
 
 
 class Groups:
@@ -70,11 +73,7 @@ class Groups:
     @cached_property
     def shown(self) -> list[np.ndarray]:
         """The columns of the codes that rows have."""
-        columns, left = list[np.ndarray](), self.present
-        for least, span in zip(self._low[:0:-1], self._spans[:0:-1], strict=True):
-            left, rest = np.divmod(left, span)
-            columns.append(rest + least)
-        return [left + self._low[0], *columns[::-1]]
+        return _decoded(self.present, self._low, self._spans)
 
 
 Known = dict[tuple[int, ...], Groups]  # of some rows, by the ids of the columns
@@ -103,8 +102,8 @@ def summed(
         return as_rows(columns)
     varying = [column for column in columns[:keys] if column.strides != (0,)]
     if not varying:
-        sums = [int(np.add.reduce(column)) for column in values]
-        return np.array([[number] for number in (*(int(key[0]) for key in columns[:keys]), *sums)])
+        totals = [int(np.add.reduce(column)) for column in values]
+        return np.array([[word] for word in (*(int(key[0]) for key in columns[:keys]), *totals)])
     groups = groups_of(varying, known)
     if groups.size > max(DENSE, SPARSE * n if sorting else n // 2):
         return _adjacent(as_rows(columns), keys, sorting)
@@ -113,10 +112,50 @@ def summed(
         np.full(len(present), key[0]) if key.strides == (0,) else next(shown)
         for key in columns[:keys]
     ]
-    for column, most_here in zip(values, most, strict=True):
-        summed_up = counts * int(column[0]) if is_same(column) else _sums(codes, column, most_here)
-        table.append(summed_up[present])
+    for column in values:
+        if is_same(column):
+            sums = counts * int(column[0])
+        else:
+            sums = np.zeros(len(counts), np.int64)
+            ADD_BY_CODE.call(codes, np.ascontiguousarray(column), sums)
+        table.append(sums[present])
     return np.stack(table)
+
+
+def added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
+    """Add up the values of all rows[C, n] of some parts with equal keys, in key order; None if these
+    are not within a short range, or sums might exceed 64 bits.
+
+    A key column that is one number in a part, as the place of parts of means, is not in the range.
+    O(n).
+    """
+    alike = defaultdict[tuple[int | None, ...], list[np.ndarray]](list)
+    for rows in parts:
+        same = (int(key[0]) if (key == key[0]).all() else None for key in rows[:keys])
+        alike[*same].append(rows)
+    found = [_added(some, keys) for some in alike.values()] if len(alike) <= ALIKE_MAX else []
+    known = [rows for rows in found if rows is not None]
+    if len(known) < len(alike):
+        return None
+    return known[0] if len(known) == 1 else _adjacent(np.concatenate(known, axis=1), keys, True)
+
+
+def _added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
+    """Add up parts as `added` does, whose key columns are in one range."""
+    n = sum(rows.shape[1] for rows in parts)
+    low = [min(int(rows[k].min()) for rows in parts) for k in range(keys)]
+    spans = [max(int(rows[k].max()) for rows in parts) - low[k] + 1 for k in range(keys)]
+    size = prod(spans)
+    if size > max(DENSE, SPARSE * n) or n * max(greatest(rows[keys:]) for rows in parts) >= FAR:
+        return None
+    there, sums = np.zeros(size, bool), np.zeros((len(parts[0]) - keys, size), np.int64)
+    for rows in parts:
+        codes = _codes(rows[:keys], low, spans)
+        there[codes] = True
+        for values, total in zip(rows[keys:], sums, strict=True):
+            ADD_BY_CODE.call(np.ascontiguousarray(codes), np.ascontiguousarray(values), total)
+    present = np.flatnonzero(there)
+    return np.stack([*_decoded(present, low, spans), *sums.take(present, axis=1)])
 
 
 def groups_of(keys: np.ndarray | Sequence[np.ndarray], known: Known | None) -> Groups:
@@ -168,19 +207,13 @@ def _codes(
     return codes
 
 
-def _sums(codes: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
-    """Return the sum of values int64[n] for each code, n < 2^31, by adding floats, none of which is
-    rounded.
-
-    `most` is the greatest absolute value.
-    """
-    if most < EXACT // len(values):
-        sums: np.ndarray = np.bincount(codes, values).astype(np.int64)
-        return sums
-    parts = values & SHORT, (values >> 22) & SHORT, values >> 44
-    low, middle, high = (np.bincount(codes, part).astype(np.int64) for part in parts)
-    total: np.ndarray = low + (middle << 22) + (high << 44)
-    return total
+def _decoded(codes: np.ndarray, low: Sequence[int], spans: Sequence[int]) -> list[np.ndarray]:
+    """Return the columns of codes that `_codes` made."""
+    columns, left = list[np.ndarray](), codes
+    for least, span in zip(low[::-1], spans[::-1], strict=True):
+        left, rest = np.divmod(left, span)
+        columns.append(rest + least)
+    return columns[::-1]
 
 
 class Matches(NamedTuple):

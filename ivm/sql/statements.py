@@ -475,7 +475,8 @@ class Statements:
         if self.version is not None:
             raise SqlError("an older version does not change: run this on the workspace", node)
         if self.inside is not None or self.open is not None:
-            raise SqlError(f"{_word(node)} is a commit of its own: COMMIT or ROLLBACK first", node)
+            word = (node.name if isinstance(node, exp.Command) else node.key).upper()
+            raise SqlError(f"{word} is a commit of its own: COMMIT or ROLLBACK first", node)
 
     def _name_types(self, node: exp.Expr) -> None:
         """Replace types that CREATE TYPE named by what they are."""
@@ -601,11 +602,6 @@ def _savepoint(node: exp.Expr) -> str:
         return node.text("savepoint")
     is_mark = isinstance(node, exp.Command) and node.name in ("SAVEPOINT", "RELEASE")
     return str(node.args["expression"]) if is_mark else ""
-
-
-def _word(node: exp.Expr) -> str:
-    """Return the first word of a statement."""
-    return (node.name if isinstance(node, exp.Command) else node.key).upper()
 
 
 def _edited(host: Host, txn: Transaction, node: exp.Expr, rows: pa.Table | None) -> Answer:

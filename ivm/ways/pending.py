@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ivm.errors import RangeError, RoomError
+from ivm.join.groups import added
 from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
@@ -30,6 +31,7 @@ from ivm.views.edit_composition import SumOverflow, counted, sum_by_key
 from ivm.views.layouts import INVERTED, PLAIN, Layout
 from pagestore.errors import EditError
 from pagestore.host import (
+    ADD,
     NULL,
     Coded,
     Edits,
@@ -293,6 +295,10 @@ def compose_rows(
         return rows
     if not spec.values:
         return ascending(rows, BATCH_ROWS)
+    if all((actions == ADD).all() for actions, _ in parts):
+        sums = added(rows, spec.keys)
+        if sums is not None:
+            return [sums]
     sole = counted(parts, spec, BATCH_ROWS)
     if sole is not None:
         return sole

@@ -191,7 +191,7 @@ class Asker:
             later = self.version
             for version in older if some else ():
                 with self.store.at(version) as before, self.store.at(later) as after:
-                    if _is_same(name, before, after):
+                    if name in before and name in after and before.tree(name) == after.tree(name):
                         gone = []
                     else:
                         gone = [f for f in some if not _has(before, f)]
@@ -322,11 +322,6 @@ def _atom(predicate: Predicate, given: Mapping[int, Const]) -> Atom:
     if predicate.value is None:
         return Atom(predicate.name, (*terms,))
     return Atom(predicate.name, (*terms[:-1],), terms[-1])
-
-
-def _is_same(name: str, a: Snapshot, b: Snapshot) -> bool:
-    """Return whether a relation has the same pages in two versions."""
-    return name in a and name in b and a.tree(name) == b.tree(name)
 
 
 def _has(snap: Snapshot, fact: Fact) -> bool:

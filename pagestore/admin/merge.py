@@ -366,10 +366,7 @@ class ThreeWay:
         edits = [(actions[~both], words[:, ~both])]
         if both.any():
             shared = np.unique(words[:keys, both], axis=1)
-            sides = [
-                get(pages, tree, shared) if tree is not None else _nothing(info, shared.shape[1])
-                for tree in (old, here, new)
-            ]
+            sides = [get(pages, tree or Tree.empty(here.spec), shared) for tree in (old, here, new)]
             edits += self._resolved(name, info, shared, sides)
         for some in edits:
             if len(some[0]):
@@ -548,11 +545,6 @@ def _changes(sketch: EphemeralTransaction, name: str) -> "pa.Table":
 def _keys(words: np.ndarray) -> np.ndarray:
     """Return keys int64[K, n] as one value each, which may be compared."""
     return np.ascontiguousarray(words.T).view([("", np.int64)] * len(words)).ravel()
-
-
-def _nothing(info: Info, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return what `get` finds in an empty tree."""
-    return np.zeros(n, bool), np.zeros((info.spec.values, n), np.int64)
 
 
 def _same_rows(a: Info, b: Info) -> bool:

@@ -237,8 +237,7 @@ def get(
 
     def look_up(some: np.ndarray) -> int:
         places = np.empty(
-            (spec.keys + 2, k_lookup.PLACE_ROWS, max(k_lookup.GROUP, spec.keys)),
-            np.int64,
+            (spec.keys + 2, k_lookup.PLACE_ROWS, max(k_lookup.GROUP, spec.keys)), np.int64
         )
         status: int = GET.call(ref, spec.values, keys, some, places, found, out)
         return status

@@ -8,7 +8,7 @@ import numpy as np
 
 from pagestore.pages.build import scan_tree
 from pagestore.pages.layout import HEIGHT_MAX, INDEX_COLUMNS_MAX
-from pagestore.pages.scan_tree import APPLIED, AREA, SCAN_TREE, work_words
+from pagestore.pages.scan_tree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_words
 from pagestore.runtime.buffers import sparse
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.sorting.tuples import FEW
@@ -104,3 +104,8 @@ def _scratches() -> list[Scratch]:
 def applications() -> int:
     """Return how often this thread has applied scan operators to build and update trees."""
     return sum(int(one.work[APPLIED]) for one in _scratches())
+
+
+def pages_shifted() -> int:
+    """Return how many pages this thread has made from old ones by shifting bits."""
+    return sum(int(one.work[SHIFTED]) for one in _scratches())

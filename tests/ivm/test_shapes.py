@@ -308,10 +308,7 @@ SOCIAL = {
         80,
     ),
     "q[] = s <- agg<<s = sum(t)>> knows(a, b), knows(b, c), interest(c, t), !knows(a, c), "
-    "!member(a, c).": (
-        27,
-        100,
-    ),
+    "!member(a, c).": (27, 100),
 }
 
 

@@ -259,7 +259,7 @@ FORMS = {
     ],
     "a format after and before the moment": [
         "SELECT id, strftime(DATE '2026-01-29' + id, '%Y-%m') AS a, "
-        "strftime('%d.%m.', DATE '2026-01-29' + id) AS b FROM t",
+        "strftime('%d.%m.', DATE '2026-01-29' + id) AS b FROM t"
     ],
     "many branches, and calls in each other": [
         "SELECT id, CASE "
@@ -270,7 +270,7 @@ FORMS = {
         + "'z'"
         + ")" * 30
         + " AS d, age(DATE '2024-06-01', DATE '2020-01-01' + p) IS "
-        "NULL AS e FROM main.t",
+        "NULL AS e FROM main.t"
     ],
     "columns by their names, and fields": [
         "SELECT id, * LIKE '_' FROM t",

@@ -313,9 +313,7 @@ def test_a_check_among_many_constants_is_linear(ws: ivm.Workspace) -> None:
     assert more < 3 * few
 
 
-def test_many_constants_are_a_table_with_the_types_and_nulls_of_duckdb(
-    ws: ivm.Workspace,
-) -> None:
+def test_many_constants_are_a_table_with_the_types_and_nulls_of_duckdb(ws: ivm.Workspace) -> None:
     import duckdb
 
     texts = {

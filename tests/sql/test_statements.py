@@ -71,10 +71,7 @@ def test_parameters_are_counted_over_all_statements(ws: ivm.Workspace) -> None:
     ws.sql("CREATE TABLE p (k INTEGER PRIMARY KEY, s VARCHAR)")
     assert rows(
         ws, "INSERT INTO p VALUES (?, ?); INSERT INTO p VALUES (?, 'b'); SELECT * FROM p", 1, "a", 2
-    ) == [
-        (1, "a"),
-        (2, "b"),
-    ]
+    ) == [(1, "a"), (2, "b")]
     ws.sql("DELETE FROM p WHERE k = $2; DELETE FROM p WHERE s = $1", ["a", 2])
     assert rows(ws, "SELECT * FROM p") == []
 

@@ -56,7 +56,7 @@ FORMS = {
     ],
     "JSON": [
         "SELECT id, j->>'$.a.b[1]' AS p, j->>'a' AS a, j->>'t' AS t, j->'a'->>'b' AS ab, "
-        "json_extract_string(j, '$.a.b[2]') AS n FROM t",
+        "json_extract_string(j, '$.a.b[2]') AS n FROM t"
     ],
     "lists": [
         "SELECT g, list(i ORDER BY id)[2] AS l2, list(i ORDER BY id)[-1] AS l, list(s ORDER BY "
@@ -161,17 +161,17 @@ FORMS = {
     "values of ANY and ALL": [
         "SELECT id, i > ALL (SELECT i FROM t) AS a, i >= ANY (SELECT i FROM t WHERE id < 3) AS b, "
         "i < ANY (SELECT i "
-        "FROM t WHERE id > 99) AS c, i <= ALL (SELECT i FROM t WHERE i IS NOT NULL) AS d FROM t",
+        "FROM t WHERE id > 99) AS c, i <= ALL (SELECT i FROM t WHERE i IS NOT NULL) AS d FROM t"
     ],
     "quotients of numbers with a fraction": [
         "SELECT id, c // 10 AS a, d // 2 AS b, f // 0.5 AS e, i // 2.5 AS h, TRY(c // i) AS k, "
         "TRY(i // d) AS l, "
-        "i // 2 AS m, CAST(c AS DECIMAL(30,2)) // 3 AS o FROM t",
+        "i // 2 AS m, CAST(c AS DECIMAL(30,2)) // 3 AS o FROM t"
     ],
     "intervals of months and days": [
         "SELECT id, ts + INTERVAL '1 month 2 days' AS a, ts - INTERVAL '1 year 2 months 3 days "
         "04:05:06' AS b, "
-        "dt + INTERVAL '36:30:00' AS c, ts - INTERVAL '2 years 1 month' AS d FROM t",
+        "dt + INTERVAL '36:30:00' AS c, ts - INTERVAL '2 years 1 month' AS d FROM t"
     ],
     "further functions": [
         "SELECT id, hex(i) AS a, hex(s) AS b, bin(i) AS c, levenshtein(s, 'abc') AS d, "
@@ -252,7 +252,7 @@ FORMS = {
     "what does not fit a type": [
         "SELECT id, TRY_CAST(i * 100 AS TINYINT) AS a, TRY_CAST(i AS UTINYINT) AS b, TRY_CAST(c * "
         "100 AS DECIMAL(4,1)) "
-        "AS d, TRY_CAST(d AS INTEGER) AS e, TRY_CAST(g AS BOOLEAN) AS f FROM t",
+        "AS d, TRY_CAST(d AS INTEGER) AS e, TRY_CAST(g AS BOOLEAN) AS f FROM t"
     ],
     "parts of moments": [
         "SELECT id, date_sub('month', dt, DATE '2024-06-15') AS a, date_sub('year', ts, TIMESTAMP "

@@ -260,13 +260,7 @@ def test_columns_are_taken_as_they_are_or_refused_by_name(spark) -> None:
         "bytes?",
         "timestamp(UTC)?",
     ]
-    for sql in (
-        "array(1)",
-        "map('a', 1)",
-        "named_struct('x', 1)",
-        "interval 1 day",
-        "null",
-    ):
+    for sql in ("array(1)", "map('a', 1)", "named_struct('x', 1)", "interval 1 day", "null"):
         with pytest.raises(
             DatasetError,
             match=r"r: column c is of type .*, which no relation holds: say with columns",

@@ -184,9 +184,7 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
             for name, held in ROOMS.items()
         ),
         Gate(
-            "files of the product that name a SQL function (levenshtein)",
-            naming("levenshtein"),
-            1,
+            "files of the product that name a SQL function (levenshtein)", naming("levenshtein"), 1
         ),
         Gate("files of the product that name a column type (date)", naming("date"), 5, 16),
         Gate(

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
+from typing import Any
 
 import pagestore
 from pagestore.host import Type, local_path
@@ -97,6 +98,11 @@ def spark_options(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     return group
 
 
+def repeated(group: "argparse._ActionsContainer", name: str, **described: Any) -> None:
+    """Add an option that may be given several times, to a group or a command."""
+    group.add_argument(name, action="append", default=[], **described)
+
+
 def key_option(group: "argparse._ArgumentGroup") -> None:
     """Add the option with the key of a new relation."""
     group.add_argument(
@@ -144,19 +150,11 @@ def _value_options(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="load only these columns, in this order",
     )
-    group.add_argument(
-        "--rename",
-        type=pair,
-        action="append",
-        default=[],
-        metavar="OLD=NEW",
-        help="rename a column",
-    )
-    group.add_argument(
+    repeated(group, "--rename", type=pair, metavar="OLD=NEW", help="rename a column")
+    repeated(
+        group,
         "--cast",
         type=cast,
-        action="append",
-        default=[],
         metavar="COLUMN=TYPE",
         help="load a column as another type, such as string or decimal(9,2)",
     )
@@ -167,11 +165,10 @@ def _value_options(parser: argparse.ArgumentParser) -> None:
         help="keep nulls in columns that are not keys (the "
         "default), refuse them, or drop their rows",
     )
-    group.add_argument(
+    repeated(
+        group,
         "--fill",
         type=filling,
-        action="append",
-        default=[],
         metavar="COLUMN=VALUE",
         help="a value in place of a column's nulls",
     )
@@ -210,10 +207,9 @@ def _file_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="such as latin-1 or utf-16; by default UTF-8, or what a mark at the beginning says",
     )
-    group.add_argument(
+    repeated(
+        group,
         "--null",
-        action="append",
-        default=[],
         metavar="TEXT",
         help="a text that means null in every column, such as NA; may be given several times",
     )
@@ -238,16 +234,13 @@ def _file_options(parser: argparse.ArgumentParser) -> None:
         metavar="MARK",
         help="what separates groups of three digits, such as , in 1,250.00",
     )
-    group.add_argument(
+    repeated(
+        group,
         "--date-format",
         type=date_format,
-        action="append",
-        default=[],
         metavar="FORMAT",
-        help="how "
-        "dates or times are written, such as %%d.%%m.%%Y or '%%m/%%d/%%Y %%H:%%M'; may be given "
-        "several "
-        "times; also for texts of other files with --cast",
+        help="how dates or times are written, such as %%d.%%m.%%Y or "
+        "'%%m/%%d/%%Y %%H:%%M'; may be given several times; also for texts of other files with --cast",
     )
 
 

@@ -26,7 +26,7 @@ from ..spark.recipe import (
     read_recipes,
     recipe_of,
 )
-from .load import WITHOUT_SPARK, helpful, key_option, names, pair, spark_options
+from .load import WITHOUT_SPARK, helpful, key_option, names, pair, repeated, spark_options
 
 HELP = """
 Make raw tables ready to load, with Spark: typed, checked, sorted, with a
@@ -94,35 +94,31 @@ def _relation_options(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--format", choices=FORMATS, help="the format of the sources, if their names do not say it"
     )
-    one.add_argument(
+    repeated(
+        one,
         "--option",
         type=pair,
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="an option of Spark's reader, such as nullValue=NA or url=jdbc:...",
     )
-    one.add_argument(
+    repeated(
+        one,
         "--column",
         type=wanted,
-        action="append",
-        default=[],
         metavar="'NAME: TYPE [= SQL]'",
         help="a column to make; without this option, all columns of the source are kept",
     )
-    one.add_argument(
+    repeated(
+        one,
         "--nulls",
         type=pair,
-        action="append",
-        default=[],
         metavar=f"COLUMN={'|'.join(NULLS)}",
         help="what happens to rows with a null in that column",
     )
-    one.add_argument(
+    repeated(
+        one,
         "--fill",
         type=pair,
-        action="append",
-        default=[],
         metavar="COLUMN=VALUE",
         help="a value in place of a column's nulls",
     )

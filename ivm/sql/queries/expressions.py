@@ -32,18 +32,7 @@ from ivm.sql.literals import constant
 from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
-from ivm.sql.terms import (
-    Call,
-    Either,
-    Lit,
-    Literal,
-    Term,
-    Test,
-    Typed,
-    Var,
-    originated,
-    variables,
-)
+from ivm.sql.terms import Call, Either, Lit, Literal, Term, Test, Typed, Var, originated, variables
 from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMPTZ, SqlType
 
 COMPARE: dict[type[exp.Expr], str] = {

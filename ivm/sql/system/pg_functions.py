@@ -204,8 +204,7 @@ def _key_of(call: exp.Expr, part: str) -> None:
         relation = exp.alias_(exp.to_table("pg_catalog.pg_index_keys"), keys, table=True)
         relation.meta[DIALECT] = "postgres"
         same = exp.EQ(
-            this=exp.column("indexrelid", keys),
-            expression=exp.column("indexrelid", index.table),
+            this=exp.column("indexrelid", keys), expression=exp.column("indexrelid", index.table)
         )
         select.join(relation, on=same, copy=False)
     column = exp.column(part, keys)

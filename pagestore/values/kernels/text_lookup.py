@@ -25,14 +25,7 @@ from pagestore.runtime.intrinsics import as_array, bytes_at, prefetch, words_at
 from pagestore.runtime.kernel import inlined, kernel
 from pagestore.runtime.types import Bytes, Flags, Table, Words
 from pagestore.trees.kernels.folds import select
-from pagestore.trees.kernels.lookup import (
-    READY,
-    WORDS,
-    WORDS_AT,
-    find_record,
-    find_slot,
-    unpacked,
-)
+from pagestore.trees.kernels.lookup import READY, WORDS, WORDS_AT, find_record, find_slot, unpacked
 from pagestore.values.kernels.text_hash import (
     FIRST,
     ROOM,

@@ -12,9 +12,7 @@ from ivm.plan.rewrite.aggregates import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import lift_computed
 from ivm.rules import compile as engine_compile
 from ivm.rules.compile import compile
-from ivm.rules.installed import (
-    PROPERTY,
-)
+from ivm.rules.installed import PROPERTY
 from tests.support.calls import functions_called
 from tests.support.programs.generations import planning_without
 

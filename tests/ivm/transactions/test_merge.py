@@ -122,10 +122,7 @@ def test_dry_runs_show_views_in_several_relations() -> None:
     made, heard = list[int](), dict[str, Any]()
     for name in names[:-1]:
         ws.subscribe(name, lambda table, name=name: heard.update({name: table.to_pylist()}))
-    for statement in (
-        "INSERT INTO t VALUES (3, 2, 'y')",
-        "ALTER TABLE t RENAME COLUMN b TO d",
-    ):
+    for statement in ("INSERT INTO t VALUES (3, 2, 'y')", "ALTER TABLE t RENAME COLUMN b TO d"):
         ws.on("side").sql(statement)
         told = ws.store.merge("side", dry_run=True).changes
         with ws.at() as old:

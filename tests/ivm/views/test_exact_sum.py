@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.errors import RangeError
-from ivm.join.groups import summed
+from ivm.join.groups import added, summed
 from ivm.views.exact_sum import parts_of, round_parts, split_floats
 from pagestore.values.codec import float_values, float_words
 from tests.support.mirror import Mirror
@@ -134,6 +134,25 @@ def test_a_key_that_is_broadcast_is_added_up_as_any_other(first):
     assert {(*row[: len(keys)],): [*row[len(keys) :]] for row in found.T.tolist()} == {
         key: sums.tolist() for key, sums in truth.items()
     }
+
+
+@pytest.mark.parametrize("seed", range(times(12)))
+def test_parts_are_added_up_by_key_in_order(seed):
+    """Of few values, of which a key column may be one number in a part; far ones are left."""
+    chance = np.random.default_rng(seed)
+    keys, parts = int(chance.integers(1, 4)), list[np.ndarray]()
+    for _ in range(chance.integers(1, 6)):
+        rows = chance.integers(-3, 9, (keys + 2, int(chance.integers(1, 60))))
+        rows[: int(chance.integers(0, keys + 1))] = chance.integers(-3, 9)
+        parts.append(rows)
+    found, truth = added(parts, keys), dict[tuple[int, ...], np.ndarray]()
+    for row in np.concatenate(parts, axis=1).T:
+        key = (*row[:keys].tolist(),)
+        truth[key] = truth.get(key, 0) + row[keys:]
+    assert found is not None
+    assert found.T.tolist() == [[*key, *truth[key].tolist()] for key in sorted(truth)]
+    assert added([*parts, np.full((keys + 2, 2), 2**61)], keys) is None, "sums beyond 64 bits"
+    assert added([np.array([[0, 2**40], [1, 1]])], 1) is None, "too far apart"
 
 
 def test_what_is_kept_knows_no_history(tmp_path):

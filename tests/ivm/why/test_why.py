@@ -176,8 +176,7 @@ def test_rows_have_the_derivations_of_the_truth(case: tuple) -> None:
 )
 def test_an_aggregate_has_the_facts_of_all_alternatives_that_hold(rule: str, given: list) -> None:
     mirror = Mirror(
-        ":memory:",
-        "a(x) -> int(x). e(x, y) -> int(x), int(y). f[x] = y -> int(x), int(y). " + rule,
+        ":memory:", "a(x) -> int(x). e(x, y) -> int(x), int(y). f[x] = y -> int(x), int(y). " + rule
     )
     mirror.change([("a", (0,), True), ("e", (0, 1), True), *given])
     compare(mirror)

@@ -21,13 +21,12 @@ from pagestore.pages.layout import (
     page_type,
 )
 from pagestore.pages.page import column, unpack
-from pagestore.pages.scan_tree import SHIFTED
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.types import MappedWords
-from pagestore.trees import scratch
 from pagestore.trees.build import bulk
 from pagestore.trees.edit import apply
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
+from pagestore.trees.scratch import pages_shifted
 from pagestore.trees.tree import Spec
 from tests.support.memory import Recycling
 from tests.support.programs.amounts import times
@@ -36,11 +35,6 @@ PAGE_WORDS, ROOM = 512, 400
 WRITE = TypedKernel(write_page, FreshPage, int, int, Entries)
 SHIFT = TypedKernel(shift_page, MappedWords, Kept, Entries, int, int, int, int, FreshPage)
 WIDTHS = [0, 1, 2, 7, 8, 31, 32, 33, 62, 63, 64]
-
-
-def shifted() -> int:
-    """Return how many pages this thread has made from old ones by shifting bits."""
-    return sum(int(one.work[SHIFTED]) for one in scratch._scratches())
 
 
 def signed(value):
@@ -200,13 +194,13 @@ def test_small_edits_shift_every_page_on_their_paths(edits):
         pager, tree, np.full(len(every_30th), ERASE), np.stack([every_30th, every_30th])
     )
     rng = np.random.default_rng(5)
-    before, written = shifted(), len(pager.retired)
+    before, written = pages_shifted(), len(pager.retired)
     for _ in range(200):
         keys = np.sort(rng.choice(800_000, edits, replace=False))
         tree, *_ = apply(
             pager, tree, rng.choice([INSERT, SET, ERASE], edits), np.stack([keys, keys % 1000])
         )
-    assert shifted() - before >= 0.9 * (len(pager.retired) - written)
+    assert pages_shifted() - before >= 0.9 * (len(pager.retired) - written)
 
 
 def test_a_page_is_measured_anew_in_time():

@@ -7,13 +7,7 @@ import time
 
 import pytest
 
-from pagestore.runtime.parallel import (
-    Stoppable,
-    Stopped,
-    refuse_stopped,
-    to_its_end,
-    together,
-)
+from pagestore.runtime.parallel import Stoppable, Stopped, refuse_stopped, to_its_end, together
 from tests.support.waiting import joined
 
 FORKED = """

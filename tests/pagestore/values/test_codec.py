@@ -204,10 +204,7 @@ def test_slices_of_arrow_arrays():
     assert encode(Column("x", Type.parse("decimal(5,2)")), array, None).tolist() == [-220, 330]
     assert encode(
         Column("x", Type.parse("bool")), pa.array([True, False, True]).slice(1), None
-    ).tolist() == [
-        0,
-        1,
-    ]
+    ).tolist() == [0, 1]
     days = pa.array([dt.date(1970, 1, 2), dt.date(1970, 1, 3)]).slice(1)
     assert encode(Column("x", Type.parse("date")), days, None).tolist() == [2]
 

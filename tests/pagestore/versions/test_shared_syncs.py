@@ -675,10 +675,7 @@ def judge(seed, lives):
                 log,
                 lambda path=path, number=number: live(path, number),
                 random.randrange(900),
-            ) in (
-                0,
-                -9,
-            )
+            ) in (0, -9)
             happened = events(log)
             acknowledged = [[-1] * WRITERS]
             for event in happened:

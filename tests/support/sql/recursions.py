@@ -11,10 +11,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-TABLES = {
-    "t": "id INTEGER PRIMARY KEY, x INTEGER, s VARCHAR",
-    "g": "a INTEGER, b INTEGER",
-}
+TABLES = {"t": "id INTEGER PRIMARY KEY, x INTEGER, s VARCHAR", "g": "a INTEGER, b INTEGER"}
 FIRST = [
     "SELECT id, x FROM t", "SELECT x, id FROM t", "SELECT x, 0 FROM t WHERE id = 1", "SELECT 1, 2",
     "SELECT a, b FROM g", "SELECT NULL::INTEGER, 1", "SELECT max(id), 0 FROM t",

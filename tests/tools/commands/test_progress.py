@@ -71,10 +71,7 @@ def test_an_installation_says_which_view_it_fills_and_how_many_rows_it_has(
     lines = capsys.readouterr().err.splitlines()
     assert [
         line.rpartition(", ")[0] for line in lines if "filling" in line and "rows" not in line
-    ] == [
-        "ivm install: filling a, 1 of 2",
-        "ivm install: filling b, 2 of 2",
-    ]
+    ] == ["ivm install: filling a, 1 of 2", "ivm install: filling b, 2 of 2"]
     assert (
         main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z)."])
         == 0
