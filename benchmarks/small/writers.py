@@ -230,10 +230,7 @@ def delayed(folder: Path, milliseconds: float) -> Iterator[None]:
     if not library.exists():
         words = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(SHIM)]
         subprocess.run(words, check=True)
-    os.environ |= {
-        "LD_PRELOAD": str(library),
-        "SYNC_MICROSECONDS": str(round(1000 * milliseconds)),
-    }
+    os.environ |= {"LD_PRELOAD": str(library), "SYNC_MICROSECONDS": str(round(1000 * milliseconds))}
     try:
         yield
     finally:

@@ -417,8 +417,7 @@ def _pairs(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
             found.append((one.alias, one.this))
         else:
             raise SqlError(
-                f"{written(node)[:60]}: each field of a struct has a name, as in {{'a': x}}",
-                node,
+                f"{written(node)[:60]}: each field of a struct has a name, as in {{'a': x}}", node
             )
     return found
 

@@ -469,8 +469,7 @@ def _size(node: exp.Expr, value: Value) -> Typed:
     given = node.this if isinstance(node, exp.BitLength) else node.expressions[0]
     if not isinstance(node, exp.BitLength) and not isinstance(given, exp.Encode):
         raise SqlError(
-            f"{written(node)[:60]}: write octet_length(encode(text)), or strlen(text)",
-            node,
+            f"{written(node)[:60]}: write octet_length(encode(text)), or strlen(text)", node
         )
     found = _text_of(given.this if isinstance(given, exp.Encode) else given, value)
     octets = call("string:bytes", found.term)

@@ -88,8 +88,7 @@ class Queries(Translator):
         finally:
             self.ctes = before
         raise SqlError(
-            f"{node.key.upper()} cannot be evaluated as a query: {written(node)[:60]}",
-            node,
+            f"{node.key.upper()} cannot be evaluated as a query: {written(node)[:60]}", node
         )
 
     def _with(self, node: exp.Expr, outer: Scope | None) -> None:

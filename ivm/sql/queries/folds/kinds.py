@@ -347,8 +347,7 @@ def _bits(one: Aggregate) -> Made:
     value = one.argument()
     if not value.type.is_integer or value.type.wide:
         raise SqlError(
-            f"{written(node)} takes integers of 64 bits, and this is {value.type}: CAST it",
-            node,
+            f"{written(node)} takes integers of 64 bits, and this is {value.type}: CAST it", node
         )
     lacking, oddly = isinstance(node, exp.BitwiseAndAgg), isinstance(node, exp.BitwiseXorAgg)
     sign = BITS.get(value.type.name, 64) - 1
