@@ -38,6 +38,10 @@ class DuplicateError(SqlError):
     """A row with the key of another would be stored."""
 
 
+class ParserError(IvmError, ImportError):
+    """The installed parser of SQL is not one that is read here: install the release that it says."""
+
+
 class SqlWarning(UserWarning):
     """What a statement asks for and is not done, or what keeping it costs."""
 

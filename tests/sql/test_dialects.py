@@ -18,7 +18,7 @@ from sqlglot import exp
 import ivm
 from ivm.sql.dialects import release
 from ivm.sql.dialects.read import TABLES
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import ParserError, SqlError
 from ivm.sql.statements import parse
 from tests.support.sql import dialect_page
 from tests.support.sql.check_dialect import alike, said, workspace
@@ -247,8 +247,16 @@ def test_a_parser_whose_trees_are_others_is_refused(monkeypatch):
     release.refuse_other_parsers()
     monkeypatch.setattr(exp.Drop, "arg_types", {"this": True})
     with pytest.raises(
-        ImportError, match=r"sqlglot \S+ has no Drop.cascade, .*: pip install 'sqlglot>=30.25,<31'"
+        ParserError, match=r"sqlglot \S+ has no Drop.cascade, .*: pip install 'sqlglot>=30.25,<31'"
     ):
+        release.refuse_other_parsers()
+
+
+def test_a_compiled_parser_is_refused(monkeypatch):
+    monkeypatch.setattr(
+        release.parser, "__file__", "sqlglot/parser.cpython-311-x86_64-linux-gnu.so"
+    )
+    with pytest.raises(ParserError, match="cannot be extended: pip uninstall sqlglotc"):
         release.refuse_other_parsers()
 
 

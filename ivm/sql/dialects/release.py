@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import exp, parser
 
+from ivm.sql.errors import ParserError
 from ivm.sql.functions.known import CLAUSES, STATEMENTS
 
 RELEASES = "sqlglot>=30.25,<31"  # as pyproject.toml declares
@@ -21,9 +22,15 @@ SOME: dict[type[exp.Expr], set[str]] = {  # parts that not every such release ha
 
 
 def refuse_other_parsers() -> None:
-    """Raise ImportError if the installed parser lacks a part of a tree that is read."""
+    """Raise ParserError if the installed parser lacks a part of a tree that is read, or is compiled,
+    and so cannot be extended.
+    """
+    if not str(parser.__file__).endswith(".py"):
+        raise ParserError(
+            "sqlglotc makes sqlglot's parser one that cannot be extended: pip uninstall sqlglotc"
+        )
     if lacking := ", ".join(_lacking()):
-        raise ImportError(
+        raise ParserError(
             f"sqlglot {sqlglot.__version__} has no {lacking}: pip install '{RELEASES}'"
         )
 
