@@ -194,6 +194,9 @@ def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
 
 def recursive_names(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
     """Map each recursive view to all recursive views of its stratum."""
+    last = {name: number for number, rule in enumerate(rules) for name in rule.writes}
+    if all(last.get(name, -1) < n for n, rule in enumerate(rules) for name in rule.reads):
+        return {}  # each rule reads what those before it write
     return {name: stratum.recursive for stratum in strata_of(rules) for name in stratum.recursive}
 
 

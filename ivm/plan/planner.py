@@ -394,7 +394,8 @@ def _in_columns(
     plans = [*begun.values()]
     if not (tree := _as_tree(conjunction, plans[0])):
         return None
-    plans = [replace(one, apart=tree.apart) for one in plans]
+    if tree.apart:
+        plans = [replace(one, apart=tree.apart) for one in plans]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if (
         max(ranges.values(), default=0) > 1
