@@ -143,9 +143,7 @@ def originated(term: Term, origin: Any) -> Term:
 
 
 def variables(node: Term | Literal | None) -> list[str]:
-    """Return the variables of a term or a literal, those inside negations included, as often as
-    they occur.
-    """
+    """Return the variables of a term or literal, also inside negations, as often as they occur."""
     if isinstance(node, Var):
         return [node.name]
     return [name for inner in _parts_of(node) for name in variables(inner)]

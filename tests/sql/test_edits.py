@@ -442,3 +442,30 @@ def test_a_key_of_all_columns_in_another_order() -> None:
     assert [*ws.sql("SELECT * FROM t")] == [(1, 2), (2, 1), (7, 6)]
     assert [*ws.sql("DELETE FROM t WHERE a = 1")] == [(1,)]
     assert [*ws.sql("SELECT * FROM t")] == [(2, 1), (7, 6)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OR REPLACE INTO t {}",
+        "INSERT INTO t {} ON CONFLICT DO UPDATE SET l = excluded.l, m = excluded.m, s = excluded.s",
+    ],
+)
+def test_rows_with_lists_take_the_place_of_others(statement, count):
+    tables = "CREATE TABLE t (id INT PRIMARY KEY, l INT[], m MAP(VARCHAR, INT), s STRUCT(a INT, b VARCHAR))"
+    rows = [
+        "[1, NULL], MAP {'a': 1}, {'a': 1, 'b': 'x'}", "NULL, NULL, NULL", "[], MAP {}, {'a': NULL, 'b': ''}",
+    ]  # fmt: skip
+    both = [duckdb.connect(), ivm.open(":memory:")]
+    for turn in range(3):
+        values = ", ".join(f"({n}, {rows[(n + turn) % 3]})" for n in range(count))
+        for engine in both:
+            run = engine.execute if engine is both[0] else engine.sql
+            if not turn:
+                run(tables)
+            run(statement.format(f"VALUES {values}"))
+        query = "SELECT id, l, m['a'], s.a, s.b FROM t ORDER BY id"
+        found = [tuple(row.values()) for row in both[1].sql(query).to_arrow().to_pylist()]
+        assert found == both[0].execute(query).fetchall()
+    both[1].close()

@@ -105,6 +105,16 @@ def _compared(kind: type[exp.Expr], left: list[exp.Expr], right: list[exp.Expr])
     return exp.or_(strict(this=a.copy(), expression=b.copy()), exp.and_(same, later))
 
 
+def numbered_columns(node: exp.Values) -> None:
+    """Name the columns of VALUES in FROM and WITH column1, column2, unless they have names."""
+    alias = node.args.get("alias") or exp.TableAlias()
+    around = node.parent.parent if isinstance(node.parent, exp.Subquery) else node.parent
+    if not alias.columns and isinstance(around, exp.From | exp.Join | exp.CTE):
+        width = len(node.expressions[0].expressions)
+        names = [exp.to_identifier(f"column{n}") for n in range(1, width + 1)]
+        node.set("alias", exp.TableAlias(this=alias.this, columns=names))
+
+
 def shifted(node: exp.Expr, prefix: str = "") -> exp.Expr:
     """Return `<<` or `>>`, which keep the bits of their type."""
     side = "left" if isinstance(node, exp.BitwiseLeftShift) else "right"

@@ -14,6 +14,7 @@ from ivm.sql.dialects.operators import (
     divided,
     either_way,
     like_with_backslash,
+    numbered_columns,
     shifted,
 )
 from ivm.sql.dialects.table import Meaning, duckdb, table
@@ -33,7 +34,7 @@ now clock_timestamp statement_timestamp transaction_timestamp
     regr_count regr_avgx regr_avgy regr_sxx regr_sxy regr_syy
     bool_and bool_or bit_and bit_or bit_xor array_agg percentile_cont percentile_disc mode any_value
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value grouping
-    array_append array_prepend generate_series unnest exists
+    array_append array_prepend unnest exists
 """
 _TEXT = (
     "by_type({0}, 'boolean', CASE WHEN {0} THEN 't' WHEN NOT {0} THEN 'f' END, postgres_text({0}))"
@@ -91,7 +92,7 @@ CALLS: dict[str, Meaning] = {
                  "BIGINT) + 4294967296 ELSE :x END), 16))",
     "quote_literal(x)": "CASE WHEN contains(postgres_text(:x), '\\') THEN 'E' ELSE '' END || '''' || "
                         "replace(replace(postgres_text(:x), '''', ''''''), '\\', '\\\\') || ''''",
-    "format(f, *a)": lambda node: _formatted(node),
+    "generate_series(*a)": lambda node: _series(node), "format(f, *a)": lambda node: _formatted(node),
     "format(f)": lambda node: _formatted(node),
     "string_to_array(s, d)": "CASE WHEN :s = '' THEN CAST([] AS VARCHAR[]) "
                              "WHEN :d = '' AND :s > '' THEN [:s] ELSE string_split(:s, coalesce(:d, '')) END",
@@ -304,6 +305,13 @@ def _cast(node: exp.Cast) -> exp.Expr:
     )
 
 
+def _series(node: exp.Anonymous) -> exp.Expr:
+    given = {f"a{n}": value for n, value in enumerate(node.expressions)}
+    call = f"generate_series({', '.join(f':{name}' for name in given)})"
+    chosen = isinstance(node.parent, exp.Select | exp.Alias)  # where it gives rows
+    return duckdb(f"unnest({call})" if chosen else call, given, node)
+
+
 def _strict(node: exp.DPipe) -> exp.Expr:
     return duckdb("postgres_concat(:a, :b)", {"a": node.this, "b": node.expression})
 
@@ -453,7 +461,7 @@ def name_column(table: exp.Table | exp.Unnest) -> None:
 
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
-    exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node), exp.DPipe: _strict,
+    exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node), exp.DPipe: _strict, exp.Values: numbered_columns,
     exp.Like: like_with_backslash, exp.ILike: like_with_backslash, exp.Substring: _substring,
     exp.RegexpILike: _ignoring_case, exp.SimilarTo: _similar, exp.Extract: _part,
     exp.ArrayContainsAll: _containing, exp.ArrayContainedBy: _containing,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from ivm.sql.dialects.operators import ROWS, by_places, cast_as, divided, printed
+from ivm.sql.dialects.operators import ROWS, by_places, cast_as, divided, numbered_columns, printed
 from ivm.sql.dialects.table import Meaning, duckdb, table
 from ivm.sql.errors import SqlError
 
@@ -102,6 +102,9 @@ CALLS: dict[str, Meaning] = {
     "json_type(j, p)": _JSON.format(_JSON_TYPES.format(", :p", "json_extract_string(:j, :p)")),
     # aggregates
     "total(x)": "coalesce(CAST(sum(:x) AS DOUBLE), 0.0)",
+    "json_group_object(k, x)": "coalesce(json_group_object(sqlite_text(:k), by_type(:x, 'boolean', "
+                               "CAST(:x AS INTEGER), 'decimal', refused('a DECIMAL has JSON of its "
+                               "own: CAST it to REAL'), :x)), '{}')",
     "json_group_array(x)": "coalesce(json_group_array(by_type(:x, 'boolean', CAST(:x AS INTEGER), 'decimal', "
                            "refused('a DECIMAL has JSON of its own: CAST it to REAL'), :x)), '[]')",
 }  # fmt: skip
@@ -240,6 +243,17 @@ def _lower(pattern: exp.Expr) -> exp.Expr:
     return duckdb("sqlite_lower(sqlite_text(:p))", {"p": pattern})
 
 
+def _moved_bits(node: exp.Expr, sign: int) -> exp.Expr:
+    """`<<` and `>>` of 64 bits, by as many places as one likes, also less than none."""
+    places = exp.paren(node.expression)
+    return duckdb(
+        "CASE WHEN :x IS NULL THEN NULL WHEN :n >= 64 THEN 0 WHEN :n <= -64 THEN CASE WHEN :x < 0 "
+        "THEN -1 ELSE 0 END WHEN :n < 0 THEN shift_right(CAST(:x AS BIGINT), 0 - :n) ELSE "
+        "shift_left(CAST(:x AS BIGINT), :n) END",
+        {"x": node.this, "n": places if sign > 0 else duckdb("(0 - :n)", {"n": places})},
+    )
+
+
 def _joined(node: exp.DPipe) -> exp.Expr:
     return duckdb("sqlite_concat(:a, :b)", {"a": node.this, "b": node.expression})
 
@@ -339,7 +353,9 @@ def _of_json(node: exp.Expr) -> exp.Expr | None:
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Cast: _cast, exp.BitwiseXor: _no_operator, exp.Div: lambda node: divided("sqlite", node),
-    exp.Mod: _remainder, exp.DPipe: _joined, exp.Like: _like, exp.Glob: _glob,
+    exp.Mod: _remainder, exp.DPipe: _joined, exp.Values: numbered_columns,
+    exp.BitwiseLeftShift: lambda node: _moved_bits(node, 1),
+    exp.BitwiseRightShift: lambda node: _moved_bits(node, -1), exp.Like: _like, exp.Glob: _glob,
     exp.GroupConcat: _listed, exp.Trim: _trimmed, exp.Substring: _substring, exp.DataType: _whole, exp.Chr: _chr,
     **dict.fromkeys((*ROWS, exp.Between), _of_one_kind),
     exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json,

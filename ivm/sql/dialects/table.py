@@ -126,9 +126,7 @@ def _plain_casts(item: exp.Expr) -> exp.Expr:
 
 
 def _called(node: exp.Anonymous, rows: Table) -> exp.Expr:
-    """Return the meaning of a call.  Raises SqlError for a function or a number of arguments
-    that has none.
-    """
+    """Return the meaning of a call.  SqlError for a function or number of arguments without one."""
     name, given = node.name.lower(), node.expressions
     for parameters, meaning in rows.meanings.get(name, ()):
         if (values := _bound(parameters, given)) is not None:

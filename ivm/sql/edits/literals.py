@@ -21,14 +21,21 @@ def constants(rows: Sequence[Row], columns: Sequence[Column], alias: str) -> exp
     types = [exp.DataType.build(str(c.type), dialect="duckdb") for c in columns]
     names = [f"c{n}" for n in range(len(columns))]
     values = exp.Values(
-        expressions=[exp.Tuple(expressions=[*map(stored, row, columns)]) for row in rows],
+        expressions=[exp.Tuple(expressions=[*map(literal, row)]) for row in rows],
         alias=exp.TableAlias(
             this=exp.to_identifier("row_values"), columns=[*map(exp.to_identifier, names)]
         ),
     )
-    casts = (
-        exp.alias_(exp.Cast(this=exp.column(n, "row_values"), to=t), c.name, quoted=True)
+    casts = (  # a list, a struct or a map is the text that is stored
+        exp.alias_(
+            exp.func("stored_as", item, exp.Literal.string(str(c.type)))
+            if c.type.is_nested
+            else exp.Cast(this=item, to=t),
+            c.name,
+            quoted=True,
+        )
         for n, t, c in zip(names, types, columns, strict=True)
+        for item in [exp.column(n, "row_values")]
     )
     return subquery(exp.select(*casts).from_(values), alias)
 
@@ -47,10 +54,3 @@ def rows_of(table: pa.Table) -> list[Row]:
         if table.num_columns
         else []
     )
-
-
-def stored(value: Any, column: Column) -> exp.Expr:
-    """Return a stored value as a literal of SQL; a list, a struct or a map is a text, and gets
-    its brackets back.
-    """
-    return literal(f"[{value}]" if column.type.is_nested and value is not None else value)

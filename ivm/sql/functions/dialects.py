@@ -34,6 +34,7 @@ from ivm.sql.types import (
     SqlType,
     as_decimal,
     decimal,
+    parsed,
     sql_type,
 )
 
@@ -64,6 +65,11 @@ def _by_type(node: exp.Expr, value: Value) -> Typed:
     if not rest:
         raise SqlError(f"{type_} is not what this function takes", node)
     return value(rest[0])
+
+
+def _stored_as(node: exp.Expr, value: Value) -> Typed:
+    """stored_as(x, 'INTEGER[]'): the text that is stored of a list, a struct or a map, as one."""
+    return value(node.expressions[0])._replace(type=parsed(node.expressions[1].name))
 
 
 def _refused(node: exp.Expr, _value: Value) -> Typed:
@@ -401,12 +407,17 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
     """
     dialect = node.name.lower().partition("_")[0]
     values = [value(one) for one in node.expressions]
-    if dialect == "postgres" and all(one.type.element is not None for one in values):
-        return _lists_joined(values, node)
-    if any(one.type.element is not None for one in values):
+    like = next((each for each in values if each.type.element is not None), None)
+    if dialect == "postgres" and like is not None:
+        none = like._replace(term=Lit(None, like.type.store), nullable=True)
+        pairs = zip(node.expressions, values, strict=True)
+        lists = [v if v.type.element else value(exp.Array(expressions=[e])) for e, v in pairs]
+        known = [none if v.type == NULL else x for v, x in zip(values, lists, strict=True)]
+        return _lists_joined(known, node)
+    if like is not None:
         first, *rest = node.expressions
-        for one in rest:
-            first = exp.DPipe(this=first, expression=one)
+        for part in rest:
+            first = exp.DPipe(this=first, expression=part)
         return value(first)
     texts = [_as_text(one, dialect, own) for one, own in zip(values, node.expressions, strict=True)]
     return Typed(concat(*(one.term for one in texts)), VARCHAR, any(one.nullable for one in texts))
@@ -465,7 +476,8 @@ def _between(node: exp.Expr, value: Value) -> Typed:
 
 
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    "by_type": _by_type, "refused": _refused, "failing": _failing, "as_type": _same_type,
+    "by_type": _by_type, "stored_as": _stored_as,
+    "refused": _refused, "failing": _failing, "as_type": _same_type,
     **{f"{dialect}_cast": _cast for dialect in _CASTS},
     **{f"{dialect}_text": _text_of for dialect in _CASTS},
     **{f"{dialect}_divide": _divided for dialect in _CASTS},

@@ -623,7 +623,9 @@ def _shifted(number: Term, by: Term, type_: SqlType) -> Term:
     )
 
 
-def _collated(node: exp.Expr, _value: Value) -> Typed:
+def _collated(node: exp.Expr, value: Value) -> Typed:
+    if node.expression.name.upper() in ("C", "POSIX", "BINARY"):
+        return value(node.this)
     raise SqlError(
         f"{written(node)[:60]}: texts compare by code points; compare lower(x), or "
         "strip_accents(x)",

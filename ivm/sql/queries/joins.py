@@ -166,9 +166,7 @@ class Joins:
     # -- the nearest row
 
     def _asof(self, node: exp.Join, side: str) -> None:
-        """Join each row with the nearest one; for RIGHT and FULL, also rows that are the nearest
-        of none.
-        """
+        """Join each row with the nearest; for RIGHT and FULL, also rows nearest to none."""
         using, alias = self._using(node, []), node.this.alias_or_name
         conditions, order = self._nearness(node, using, alias)
         self.builder.costs.append(
@@ -460,9 +458,7 @@ class _OuterJoin:
         joins.match(self.node, self.using, scope.sources[len(self.left.sources) :])
 
     def _merge(self, sources: list[Source]) -> None:
-        """Show a column of USING once: the left's, the right's for RIGHT, the one that is not
-        null for FULL.
-        """
+        """Show a column of USING once: the left's; RIGHT: the right's; FULL: what is known."""
         right = sources[len(self.left.sources) :]
         for name in self.using:
             left = next(

@@ -289,17 +289,23 @@ def cut(
 
 def _bounds(select: Clauses) -> tuple[int, int | None]:
     offset, limit = select.node.args.get("offset"), select.node.args.get("limit")
-    first = _constant(offset.expression) if offset is not None else 0
+    first = (_constant(offset.expression) or 0) if offset is not None else 0
     if limit is None:
         return first, None
     count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
     options = limit.args.get("limit_options")
     if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
         raise SqlError("LIMIT of a share of the rows, or with ties, is not evaluated", limit)
-    return first, first + _constant(count)
+    most = _constant(count)
+    return first, None if most is None else first + most
 
 
-def _constant(node: exp.Expr | None) -> int:
+def _constant(node: exp.Expr | None) -> int | None:
+    """Return the number of LIMIT or OFFSET; None for NULL and ALL.  Raises SqlError."""
+    if isinstance(node, exp.Null) or (isinstance(node, exp.Var) and node.name.upper() == "ALL"):
+        return None
+    if isinstance(node, exp.Literal) and node.is_string and node.name.isdigit():
+        return int(node.name)
     found = constant(simplify(node.copy())) if node is not None else None
     count = found.term.value if found is not None and isinstance(found.term, Lit) else None
     if found is None or not found.type.is_integer or not isinstance(count, int) or count < 0:

@@ -153,9 +153,7 @@ def _mean(total: Term, count: Term, is_float: bool = False) -> Term:
 
 
 def _middle(one: Aggregate, value: Typed) -> Made:
-    """avg of moments or intervals, to the nearest microsecond: whole days and the rest are added
-    apart, to fit.
-    """
+    """avg of moments or intervals, to the microsecond: days and the rest are added apart."""
     day, micros = Lit(MICROSECONDS["DAY"], "int64"), _micros(one, value)
     weight = one.builder.weight(one.body)
     sums = [

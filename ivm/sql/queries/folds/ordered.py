@@ -60,9 +60,7 @@ def histogram(one: Aggregate) -> Made:
 
 
 def greatest(one: Aggregate) -> Made:
-    """max(x, n), min(x, n), arg_max(x, y, n) and arg_min(x, y, n): a list of as many values, the
-    best ones first.
-    """
+    """max(x, n), min(x, n), arg_max(x, y, n), arg_min(x, y, n): a list, the best values first."""
     node = one.one.node
     count = constant(node.args.get("count") or node.expressions[0])
     if count is None or not isinstance(count.term, Lit) or not isinstance(count.term.value, int):
