@@ -243,7 +243,8 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
     there = target.this if isinstance(target, exp.Schema) else target
     other = catalog.table(there.name)
     if other is None:
-        raise SqlError(f"no table {there.name} exists{nearest(there.name, catalog.names())}", node)
+        known = [name for name in catalog.names() if name != table.name]
+        raise SqlError(f"no table {there.name} exists{nearest(there.name, known)}", node)
     names = (
         [one.name for one in target.expressions]
         if isinstance(target, exp.Schema)

@@ -7,6 +7,7 @@ campaign` takes thousands.
 
 import random
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -469,3 +470,22 @@ def test_rows_with_lists_take_the_place_of_others(statement, count):
         found = [tuple(row.values()) for row in both[1].sql(query).to_arrow().to_pylist()]
         assert found == both[0].execute(query).fetchall()
     both[1].close()
+
+
+def test_a_row_that_is_left_out_stands_in_no_other_rows_way():
+    for engine in (ivm.open(":memory:"), sqlite3.connect(":memory:")):
+        run = engine.sql if isinstance(engine, ivm.Workspace) else engine.execute
+        run("CREATE TABLE t (id INTEGER PRIMARY KEY, k INTEGER UNIQUE)")
+        run("INSERT INTO t VALUES (4, 1)")
+        run("INSERT INTO t VALUES (4, 3), (7, 3), (4, 5), (8, 5), (9, 1) ON CONFLICT DO NOTHING")
+        assert [*run("SELECT id, k FROM t ORDER BY id")] == [(4, 1), (7, 3), (8, 5)]
+        engine.close()
+
+
+def test_a_reference_to_no_table_does_not_name_the_one_that_is_created():
+    with ivm.open(":memory:") as ws:
+        with pytest.raises(SqlError, match=r"no table q exists$"):
+            ws.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT REFERENCES q)")
+        ws.sql("CREATE TABLE p (id INT PRIMARY KEY)")
+        with pytest.raises(SqlError, match=r"no table q exists; there is p$"):
+            ws.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT REFERENCES q)")
