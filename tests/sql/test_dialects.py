@@ -332,3 +332,34 @@ def test_an_error_shows_a_cast_as_it_was_written() -> None:
 def test_no_refusal_names_functions_that_only_the_translation_has() -> None:
     messages = json.dumps(HERE)
     assert not re.findall(r"(?:SPARK|POSTGRES|SQLITE)_[A-Z]+\(|FAILING\(", messages)
+
+
+@pytest.mark.parametrize(
+    "dialect, query, says",
+    [
+        ("postgres", "SELECT id::intFROM t", "no type intFROM exists"),
+        ("sqlite", "SELECT CAST(id AS foo) FROM t", "no type foo exists"),
+        ("postgres", "SELECT id::x[] FROM t", "no type x"),
+        ("postgres", "SELECT trunc(id, 'Q') FROM t", "trunc takes a constant number of digits"),
+        ("spark", "SELECT ceil(id, 'a') FROM t", "ceil takes a constant number of digits"),
+        ("spark", "SELECT bround(id, 'a') FROM t", "bround takes a constant number of digits"),
+    ],
+)
+def test_what_a_dialect_does_not_know_is_an_error_of_its_own(dialect, query, says):
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+        with pytest.raises(SqlError, match=says):
+            ws.sql(query, dialect=dialect)
+
+
+def test_an_aggregate_within_a_group_is_named_in_every_dialect():
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+        for dialect in ("duckdb", "postgres"):
+            for call, name in (
+                ("mode()", "mode() WITHIN GROUP ( ORDER BY id)"),
+                ("percentile_cont(0.5)", "quantile_cont(0.5 ORDER BY id)"),
+            ):
+                query = f"SELECT {call} WITHIN GROUP (ORDER BY id) FROM t"
+                found = ws.sql(query, dialect=dialect).to_arrow().column_names
+                assert found[0].replace('"', "") == name, dialect

@@ -164,7 +164,7 @@ MARKS = re.compile(r"%(?:(\d+)\$)?s|%%")
 
 
 def _cut(number: exp.Expr, digits: exp.Expr) -> exp.Expr:
-    if not isinstance(digits, exp.Literal):
+    if not isinstance(digits, exp.Literal) or not digits.name.isdigit():
         raise SqlError("trunc takes a constant number of digits", digits)
     unit = 10 ** int(digits.name)
     return duckdb(

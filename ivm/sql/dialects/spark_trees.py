@@ -253,7 +253,7 @@ def read(node: exp.Anonymous, type_: str) -> exp.Expr:
 
 def half_even(number: exp.Expr, digits: exp.Expr) -> exp.Expr:
     """bround with digits: halves to the even neighbour."""
-    if not isinstance(digits, exp.Literal):
+    if not isinstance(digits, exp.Literal) or not digits.name.isdigit():
         raise SqlError("bround takes a constant number of digits", digits)
     rounded = f"CAST(spark_bround(:x, {digits.name}) AS DECIMAL(18,{digits.name}))"
     return duckdb(
@@ -550,7 +550,7 @@ def stepped(node: exp.Expr) -> exp.Expr:
     if node.args.get("decimals") is None:
         return duckdb(f"CAST({name}(:x) AS BIGINT)", {"x": node.this})
     digits = node.args["decimals"]
-    if not isinstance(digits, exp.Literal):
+    if not isinstance(digits, exp.Literal) or not digits.name.isdigit():
         raise SqlError(f"{name} takes a constant number of digits", node)
     unit = 10 ** int(digits.name)
     return duckdb(

@@ -260,7 +260,7 @@ def _cast(node: exp.Expr, value: Value) -> Typed:
     inner, type_ = node.expressions
     if type_.name == "DECIMAL" and node.name.lower() == "postgres_cast":
         return _of_any_digits(value(inner), node)
-    wanted = sql_type(exp.DataType.build(type_.name, dialect="duckdb"))
+    wanted = sql_type(exp.DataType.build(type_.name, dialect="duckdb", udt=True))
     return _CASTS[node.name.lower().partition("_")[0]](value(inner), wanted, node)
 
 
@@ -280,7 +280,7 @@ def _of_any_digits(value: Typed, node: exp.Expr) -> Typed:
 def _try_cast(node: exp.Expr, value: Value) -> Typed:
     """try_spark_cast(x, 'INTEGER'): null where the cast has no value."""
     inner, type_ = node.expressions
-    wanted = sql_type(exp.DataType.build(type_.name, dialect="duckdb"))
+    wanted = sql_type(exp.DataType.build(type_.name, dialect="duckdb", udt=True))
     try:
         found = _spark_cast(value(inner), wanted, node)
     except SqlError:

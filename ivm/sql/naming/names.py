@@ -344,18 +344,16 @@ def _ordered(node: exp.Expr) -> str:
 
 def _within_group(node: exp.WithinGroup) -> str:
     """percentile_cont(0.5) WITHIN GROUP (ORDER BY x), as a quantile with an order."""
-    name = (
-        _FUNCTIONS[type(node.this)]
-        if isinstance(node.this, exp.PercentileCont | exp.PercentileDisc)
-        else None
-    )
-    shown = name or str(node.this.meta.get("name", node.this.key)).lower()
-    if node.this.this is None:
-        return (
-            f"{_identifier(shown)}() WITHIN GROUP ( ORDER BY "
-            f"{', '.join(map(_ordered, node.expression.expressions))})"
-        )
-    return f"{shown}({text(node.this.this)} ORDER BY {', '.join(map(_ordered, node.expression.expressions))})"
+    call, order = node.this, ", ".join(map(_ordered, node.expression.expressions))
+    quantile = isinstance(call, exp.PercentileCont | exp.PercentileDisc)
+    name = _FUNCTIONS[type(call)] if quantile else call.meta.get("name", call.key)
+    shown, first = str(name).lower(), call.this
+    if isinstance(call, exp.Anonymous):
+        shown = call.name.lower().replace("percentile_", "quantile_")
+        first = next(iter(call.expressions), None)
+    if first is None:
+        return f"{_identifier(shown)}() WITHIN GROUP ( ORDER BY {order})"
+    return f"{shown}({text(first)} ORDER BY {order})"
 
 
 def _window(node: exp.Window) -> str:
