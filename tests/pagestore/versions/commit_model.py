@@ -15,7 +15,10 @@ What was written is in `cache`, which all processes read; a sync brings what is 
 has one page of rows and one of its record, both in place v: whoever misses a commit takes the same
 pages for another one.
 
-Left out are commits that free pages, those that were prepared, and other kinds of sync.
+With `offers`, a writer that finds the lock taken may offer its edits to whoever has it, who may take
+them into its own commit: then one entry of `chain` has several names, with a `+` between two.
+
+Left out are commits that free pages, threads of one process, and other kinds of sync.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -34,6 +37,9 @@ MENDS = {  # parts of the protocol that can be left out, and what goes wrong the
     "ensure": "a commit that nobody has synced is built on",
     "first again": "a process that has seen its sync fail is killed before it says so, and one that "
     "opens the file later builds on what that sync has lost",
+    "taken first": "edits are made twice: nobody says that a commit has them until it is durable",
+    "history": "edits are made twice: their process does not look whether a commit has them",
+    "its own time": "another commit of that number is taken for the one that was to have the edits",
 }
 TORN = "torn"
 
@@ -75,6 +81,12 @@ class Process(NamedTuple):
     claimed: int = 0
     synced: int = -1  # the sequence of the newest commit that it says is durable
     back: str = ""  # the step after `ensure`
+    offer: str = ""  # the edits that others may commit
+    # the version and the name of the commit that is to have them, 0 if none is; and whether it has
+    taken: tuple[int, str] | None = None
+    made: bool = False
+    takes: tuple[int, ...] = ()  # the processes whose offers are in its own commit, and its name
+    entry: str = ""
     # whether its next sync fails, since one of another process did: the system tells all
     told: bool = False
 
@@ -110,10 +122,12 @@ def step(name: str, method: str) -> Callable[[Step], Step]:
 class Model:
     """The steps of the protocol, perhaps without some of its MENDS."""
 
-    def __init__(self, commits: Sequence[int], without: Collection[str] = ()) -> None:
+    def __init__(
+        self, commits: Sequence[int], without: Collection[str] = (), offers: bool = False
+    ) -> None:
         assert MENDS.keys() >= {*without}
         self.without, self.most = without, sum(commits)
-        self.commits = commits
+        self.commits, self.offers = commits, offers
 
     def start(self, kills: int, failures: int) -> State:
         """Nothing was committed yet, and the store was closed cleanly."""
@@ -202,7 +216,7 @@ class Model:
         """All locks of a process go at once, as those of one do that gives up; it does nothing
         more.
         """
-        s = self.set(s, p, step="dead", shown=0, claimed=0, synced=-1)
+        s = self.set(s, p, step="dead", shown=0, claimed=0, synced=-1, offer="")
         return s._replace(
             writer=-1 if s.writer == p else s.writer,
             slots=-1 if s.slots == p else s.slots,
@@ -222,7 +236,10 @@ class Model:
         found = self.record(s.cache, slot.version)
         if found is None or found.sequence != slot.sequence or not self.is_whole(s.cache, found):
             return f"the newest slot leads to {found}, which is not whole"
-        if not {*s.acknowledged} <= {*found.chain}:
+        names = names_of(found.chain)
+        if len({*names}) < len(names):
+            return f"{found.chain} has something twice"
+        if not {*s.acknowledged} <= {*names}:
             return f"{s.acknowledged} were acknowledged, and {found.chain} is there"
         if found.chain[: len(before.read)] != before.read:
             return f"a reader saw {before.read}, and then {found.chain}"
@@ -255,7 +272,7 @@ class Model:
                 return f"after a power cut no slot of {cells} leads to a commit"
             if chain == TORN:
                 return f"after a power cut {cells} is taken for whole"
-            if not {*acknowledged} <= {*chain}:
+            if not {*acknowledged} <= {*names_of(chain)}:
                 return f"{acknowledged} were acknowledged, and after a power cut {chain} is there"
         return ""
 
@@ -269,6 +286,11 @@ class Model:
             if found and found.sequence == slot.sequence and self.is_whole(cells, found, listed):
                 return found.chain if self.is_whole(cells, found) else TORN
         return None
+
+
+def names_of(chain: Sequence[str]) -> list[str]:
+    """Return whose edits some commits have, each of several writers perhaps."""
+    return "+".join(chain).split("+")
 
 
 # --- the steps of a writer, in order
@@ -289,6 +311,47 @@ def take(m: Model, s: State, p: int) -> Iterator[State]:
             else "newest.slots"
         )
         yield m.set(s, p, step=first)._replace(writer=p)
+    elif m.offers:
+        yield m.set(s, p, step="offer")
+
+
+@step("offer", "Offers.put")
+def offer(m: Model, s: State, p: int) -> Iterator[State]:
+    yield m.set(s, p, step="served", offer=f"{p}{s.processes[p].left}", taken=None, made=False)
+
+
+@step("served", "FileLock._is_served")
+def served(m: Model, s: State, p: int) -> Iterator[State]:
+    process = s.processes[p]
+    if process.made:
+        yield from acknowledged(m, m.set(s, p, offer="", taken=None), p, [process.offer])
+    elif process.taken and not process.taken[0]:
+        yield m.set(s, p, step="take", offer="", taken=None)
+    elif s.writer < 0:
+        yield m.set(s, p, step="settle")._replace(writer=p)
+
+
+@step("settle", "settle")
+def settles(m: Model, s: State, p: int) -> Iterator[State]:
+    process = s.processes[p]
+    if process.made:
+        s = m.set(s._replace(writer=-1), p, offer="", taken=None)
+        yield from acknowledged(m, s, p, [process.offer])
+    else:  # from now on nobody takes the offer, since this process has the lock
+        kept = process.taken if "history" not in m.without and (process.taken or (0,))[0] else None
+        yield m.set(s, p, step="newest.slots", offer="", taken=kept)
+
+
+@step("history", "settle")
+def history(m: Model, s: State, p: int) -> Iterator[State]:
+    process, base = s.processes[p], s.processes[p].base
+    assert process.taken
+    version, entry = process.taken
+    there = base.chain[version - 1 : version]
+    if there == (entry,) or (there and "its own time" in m.without):
+        yield m.set(s, p, step="slots", own=base)
+    else:
+        yield m.set(s, p, step="edit", taken=None)
 
 
 @step("knows.shown", "SharedSyncs.is_newest")
@@ -356,10 +419,39 @@ def pending(m: Model, s: State, p: int) -> Iterator[State]:
 @step("edit", "Transaction.commit")
 def edit(m: Model, s: State, p: int) -> Iterator[State]:
     process = s.processes[p]
+    if process.taken:
+        yield m.set(s, p, step="history")
+        return
     name = f"{p}{process.left}"
+    if offered := tuple(q for q, one in enumerate(s.processes) if one.offer and not one.taken):
+        entry = "+".join([name, *(s.processes[q].offer for q in offered)])
+        yield m.set(s, p, step="joint", takes=offered, entry=entry)
     s = m.write(s, (process.base.version, name))
-    yield m.set(s, p, step="record")
+    yield m.set(s, p, step="record", entry=name)
     yield m.set(s, p, step="roll back")
+
+
+@step("joint", "Offers.take")
+def joint(m: Model, s: State, p: int) -> Iterator[State]:
+    process = s.processes[p]
+    if "taken first" not in m.without:
+        s = are_taken(m, s, p)
+    s = m.write(s, (process.base.version, process.entry))
+    yield m.set(s, p, step="record")
+    yield m.set(s, p, step="refuse")
+
+
+def are_taken(m: Model, s: State, p: int, refused: bool = False) -> State:
+    process = s.processes[p]
+    taken = (0, "") if refused else (process.base.version + 1, process.entry)
+    for q in process.takes:
+        s = m.set(s, q, taken=taken)
+    return s
+
+
+@step("refuse", "Offers.went_on")
+def refuse(m: Model, s: State, p: int) -> Iterator[State]:
+    yield m.set(are_taken(m, s, p, refused=True), p, step="roll back", takes=())
 
 
 @step("roll back", "Transaction.rollback")
@@ -375,7 +467,7 @@ def roll_back(m: Model, s: State, p: int) -> Iterator[State]:
 def record(m: Model, s: State, p: int) -> Iterator[State]:
     process = s.processes[p]
     base, listed = process.base, () if "pages are listed" in m.without else process.listed
-    own = Commit(process.next, (*base.chain, f"{p}{process.left}"), listed)
+    own = Commit(process.next, (*base.chain, process.entry), listed)
     s = m.write(s, (m.most + base.version, own))
     yield m.set(s, p, step="show", own=own)
     yield m.set(s, p, step="slots", own=own)  # it is made durable under the lock of the writer
@@ -498,12 +590,31 @@ def leave(m: Model, s: State, p: int) -> Iterator[State]:
 @step("acknowledge", "SharedSyncs.hide")
 def acknowledge(m: Model, s: State, p: int) -> Iterator[State]:
     process = s.processes[p]
-    left = process.left - 1
-    s = m.set(
-        s, p, step="take" if left else "ended", left=left, known=process.own, shown=0, found=None
-    )
-    acknowledged = tuple(dict.fromkeys([*s.acknowledged, process.own.chain[-1]]))
-    yield s._replace(acknowledged=acknowledged, writer=-1 if s.writer == p else s.writer)
+    s = m.set(s, p, known=process.own, shown=0, found=None, taken=None)
+    s = s._replace(writer=-1 if s.writer == p else s.writer)
+    # of one that another process has made, the own edits, too
+    names = [*process.own.chain[-1].split("+"), *[f"{p}{process.left}"] * bool(process.taken)]
+    for new in acknowledged(m, s, p, names):
+        yield m.set(new, p, step="made") if process.takes else new
+
+
+def acknowledged(m: Model, s: State, p: int, names: Sequence[str]) -> Iterator[State]:
+    """The caller of a commit goes on, and makes the next."""
+    left = s.processes[p].left - 1
+    s = m.set(s, p, step="take" if left else "ended", left=left)
+    yield s._replace(acknowledged=tuple(dict.fromkeys([*s.acknowledged, *names])))
+
+
+@step("made", "Offers.made")
+def made(m: Model, s: State, p: int) -> Iterator[State]:
+    process = s.processes[p]
+    for q in process.takes:
+        if (
+            s.processes[q].taken == (process.own.version, process.entry)
+            or "taken first" in m.without
+        ):
+            s = m.set(s, q, made=True)
+    yield m.set(s, p, step="take" if process.left else "ended", takes=())
 
 
 @step("ensure.slots", "SharedSyncs._ensure")
@@ -556,12 +667,13 @@ def explored(
     failures: int = 0,
     without: Collection[str] = (),
     first: Sequence[int] = (),
+    offers: bool = False,
 ) -> Explored:
     """Try all orders of the steps of writers that make so many commits each, the shortest first.
 
     `first` are the writers whose steps come first, none of them killed.
     """
-    model = Model(commits, without)
+    model = Model(commits, without, offers)
     start = model.start(kills, failures)
     for p in first:
         start = next(

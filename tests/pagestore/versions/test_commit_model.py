@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import pagestore
+from pagestore.relations import prepared
 from pagestore.relations.transaction import Transaction
 from pagestore.storage import meta
 from pagestore.versions import recovery
 from pagestore.versions.committer import Committer
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import FileLock
+from pagestore.versions.offers import Offers
 from pagestore.versions.shared_syncs import SharedSyncs
 from tests.pagestore.versions.commit_model import MENDS, STEPS, explored
 
@@ -26,8 +28,11 @@ SMALL = [
     {"commits": [1, 1, 2], "kills": 1, "first": LEADS},
     {"commits": [1, 1, 1], "failures": 1, "first": FAILS},
     {"commits": [1, 1, 1], "kills": 1, "failures": 1, "first": FAILS[:13] + [1] * 9},
+    {"commits": [1, 1], "kills": 1, "failures": 1, "offers": True},
+    {"commits": [2, 1], "kills": 1, "offers": True},
 ]
 LARGE = [
+    {"commits": [1, 1, 1], "kills": 1, "offers": True},
     {"commits": [1, 1, 1], "kills": 1, "failures": 1},
     {"commits": [2, 1, 1], "kills": 1},
     {"commits": [2, 2], "kills": 2, "failures": 1},
@@ -46,6 +51,14 @@ WITHOUT = {
         "without": ["doubt", "first again"],
     },
     "ensure": {"commits": [1, 1], "kills": 1},
+    "taken first": {"commits": [1, 1], "offers": True},
+    "history": {"commits": [1, 1], "offers": True},
+    "its own time": {
+        "commits": [1, 1, 1],
+        "kills": 1,
+        "offers": True,
+        "first": [0] * 5 + [1] * 2,
+    },
     "first again": {"commits": [1, 1, 1], "kills": 1, "failures": 1, "first": FAILS[:13] + [1] * 9},
 }
 # the commits that were once lost so (695d0496 looked at slots last, 162b8143 claims): steps of which
@@ -57,7 +70,9 @@ LOST = {
     # 0 finds the commit that 1 shows, and sleeps; 2 takes its pages, and 0 writes its slot
     "claim": "0 complete, 1 is killed, 2 take, 2 newest.again, 0 slot, 2 edit",
 }
-PARTS = {one.__name__: one for one in (Committer, FileLock, Handle, SharedSyncs, Transaction)}
+PARTS = {
+    one.__name__: one for one in (Committer, FileLock, Handle, Offers, SharedSyncs, Transaction)
+}
 
 
 @pytest.mark.parametrize(
@@ -93,5 +108,7 @@ def test_the_steps_are_those_of_the_table_and_of_the_code():
     for _, method in table:
         owner, _, name = method.rpartition(".")
         assert (
-            hasattr(PARTS[owner], name) if owner else hasattr(recovery, name) or hasattr(meta, name)
+            hasattr(PARTS[owner], name)
+            if owner
+            else any(hasattr(one, name) for one in (recovery, meta, prepared))
         ), method
