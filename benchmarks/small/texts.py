@@ -33,7 +33,7 @@ TYPED = 2_000  # letters that come one at a time, at the end
 Edits = tuple[np.ndarray, np.ndarray, np.ndarray]  # elements, their parents; those that go
 
 
-def keystrokes(folder: Path, text: Path | None, quick: bool) -> Row:
+def keystrokes(about: str, folder: Path, text: Path | None, quick: bool) -> Row:
     """Return the row of a keystroke; a side of prepared edits, and one of transactions."""
     elements, parents, gone = _read(text) if text else _made_up(3_000 if quick else 30_000)
     typed = 100 if quick else TYPED
@@ -47,7 +47,7 @@ def keystrokes(folder: Path, text: Path | None, quick: bool) -> Row:
             txn.insert("insert", np.stack([elements[:-typed], parents[:-typed]], 1).tolist())
             txn.insert("removed", [(e,) for e in before.tolist()])
         sides.append(Side(name, how(workspace, cycle(_there_and_back(events)))))
-    name = f"a keystroke in a text of {len(elements):,} letters"
+    name = f"{about} of {len(elements):,} letters"
     return Row(name, sides, len(events) // 2, stretch=len(events) // 4)
 
 

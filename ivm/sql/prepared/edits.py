@@ -200,11 +200,15 @@ class KeyedEdit(NamedTuple):
         new = self._fitted(enumerate(case.new), values, None) if case.new else {}
         if old is None:
             return tuple(new.values()) or None
-        if not all(check.is_met(values, old) for check in case.checks):
-            return old
+        for check in case.checks:
+            if not check.is_met(values, old):
+                return old
         if case.gone:
             return None
-        return tuple([changed.get(p, value) for p, value in enumerate(old)]) if changed else old
+        row = [*old]
+        for place, value in changed.items():
+            row[place] = value
+        return tuple(row) if changed else old
 
     def _changed(self, case: Case, values: Sequence[Any], old: Row | None) -> dict[int, Any]:
         """Return the new values of the row that a key has, or that do not need one."""
@@ -212,8 +216,9 @@ class KeyedEdit(NamedTuple):
             if old is not None:
                 raise Unusual
             return {}
-        own = [one for one in case.changed if old is not None or one[1].place is None]
-        return self._fitted(own, values, old)
+        if old is None:
+            return self._fitted([one for one in case.changed if one[1].place is None], values, old)
+        return self._fitted(case.changed, values, old)
 
     def _fitted(
         self, sources: Iterable[tuple[int, Source]], values: Sequence[Any], old: Row | None
@@ -256,7 +261,10 @@ def in_turn(
         works = [edit.work(lists) for edit, lists in zip(edits, given, strict=True)]
         for edit, work in zip(edits, works, strict=True):
             keys.setdefault(edit.name, []).extend([key for key, _, _ in work])
-        tables = {e.name: RowsNow(txn, e, keys[e.name]) for e in edits}
+        by_name = {edit.name: edit for edit in edits}
+        tables = {
+            name: RowsNow(txn, e, [*dict.fromkeys(keys[name])]) for name, e in by_name.items()
+        }
         steps = [(edit, tables[edit.name].now) for edit in edits]
         made = [_all_made(steps, work) for work in zip(*works, strict=True)]
         for table in tables.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ivm.views.edit_composition import TAKE
@@ -10,7 +12,8 @@ from pagestore.host import ERASE, INSERT, SET, Edits, get, value_of_word
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
 
-Words = tuple[int, ...]
+FEW = 8  # keys that are looked up one by one
+Words = Sequence[int]
 Row = tuple[Any, ...]
 
 
@@ -40,9 +43,16 @@ def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
     schema, edited = relation.schema, _edited(txn, name)
     types = [column.type for column in schema.stored]
     given = relation.encode(keys, keys_allowed=True, add=False)[: len(schema.key)]
-    rows = list[Row | None]()
-    for key in zip(*given.tolist(), strict=True):
-        values = edited[key] if key in edited else find(key)
+    every, rows = [*zip(*given.tolist(), strict=True)], list[Row | None]()
+    found: Iterable[Words | None] = map(find, every)
+    if len(every) > FEW:  # one call of a kernel for all
+        there, stored = get(source.pages, source.tree(name), given)
+        columns, are_there = stored.tolist(), there.tolist()
+        each = zip(*columns, strict=True) if columns else repeat((), len(every))
+        found = (one if there else None for there, one in zip(are_there, each, strict=True))
+    for key, values in zip(every, found, strict=True):
+        if key in edited:
+            values = edited[key]
         row = None
         if values is not None:
             words = (*key, *values)

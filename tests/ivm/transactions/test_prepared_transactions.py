@@ -95,7 +95,7 @@ def test_a_transaction_of_a_batch_calls_few_functions() -> None:
     for size in (5, 10, 1000):
         rows = [(n % ACCOUNTS, (n + 1) % ACCOUNTS, n % 50) for n in range(size)]
         called.append(len(functions_called(lambda rows=rows: move.executemany(rows))))
-    assert called[2] - called[1] < 220 * 990
+    assert called[2] - called[1] < 25 * 990
 
 
 @pytest.mark.parametrize("warm", [0, 5])

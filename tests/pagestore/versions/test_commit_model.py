@@ -32,7 +32,7 @@ SMALL = [
     {"commits": [2, 1], "kills": 1, "offers": True},
 ]
 LARGE = [
-    {"commits": [1, 1, 1], "kills": 1, "offers": True},
+    {"commits": [1, 1, 1], "kills": 1, "failures": 1, "offers": True},
     {"commits": [1, 1, 1], "kills": 1, "failures": 1},
     {"commits": [2, 1, 1], "kills": 1},
     {"commits": [2, 2], "kills": 2, "failures": 1},
