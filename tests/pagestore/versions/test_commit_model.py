@@ -53,12 +53,7 @@ WITHOUT = {
     "ensure": {"commits": [1, 1], "kills": 1},
     "taken first": {"commits": [1, 1], "offers": True},
     "history": {"commits": [1, 1], "offers": True},
-    "its own time": {
-        "commits": [1, 1, 1],
-        "kills": 1,
-        "offers": True,
-        "first": [0] * 5 + [1] * 2,
-    },
+    "its own time": {"commits": [1, 1, 1], "kills": 1, "offers": True, "first": [0] * 5 + [1] * 2},
     "first again": {"commits": [1, 1, 1], "kills": 1, "failures": 1, "first": FAILS[:13] + [1] * 9},
 }
 # the commits that were once lost so (695d0496 looked at slots last, 162b8143 claims): steps of which
