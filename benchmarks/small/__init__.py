@@ -4,6 +4,8 @@ threads and processes, transfers, and a change that reaches a watcher.
 
 import argparse
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from functools import partial
 from itertools import count, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -244,13 +247,23 @@ def _watch(path: Path, end: Connection) -> None:
 
 
 class Small(Work):
-    """The command, which may take the edits of a text."""
+    """The command, which may take the edits of a text, and how long a sync takes."""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
         super().arguments(parser)
         said = "a folder with insert.parquet and remove.parquet, the edits of a text"
         parser.add_argument("--text", metavar="FOLDER", type=Path, help=said)
+        said = "let each sync take so many milliseconds, instead of the disk's own time"
+        parser.add_argument("--syncs", metavar="MS", type=float, help=said)
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Measure; return the exit code."""
+        if not options.syncs or writers.ARE_DELAYED in os.environ:
+            return super().run(options)
+        with TemporaryDirectory() as folder, writers.delayed(Path(folder), options.syncs):
+            words = [sys.executable, "-m", "benchmarks", *sys.argv[1:]]
+            return subprocess.run(words).returncode
 
 
 SMALL = Small("small transactions", small_rows, 1000, 300, graphs.skewed)

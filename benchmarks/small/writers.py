@@ -29,6 +29,7 @@ PROCESSES = 16
 DELAYS = 0.2, 1.0, 5.0  # milliseconds of a sync
 WRITERS = {"one thread": (1, 1), "8 threads": (1, 8), f"{PROCESSES} processes": (PROCESSES, 1)}
 TABLE = "create table if not exists r(x bigint, y bigint, primary key(x, y))"
+ARE_DELAYED = "SYNC_MICROSECONDS"  # the variable that delay.c reads
 SHIM = Path(__file__).with_name("delay.c")
 Put = Callable[[int], object]
 
@@ -230,11 +231,13 @@ def delayed(folder: Path, milliseconds: float) -> Iterator[None]:
     if not library.exists():
         words = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(SHIM)]
         subprocess.run(words, check=True)
-    os.environ |= {"LD_PRELOAD": str(library), "SYNC_MICROSECONDS": str(round(1000 * milliseconds))}
+    before = {**os.environ}
+    os.environ |= {"LD_PRELOAD": str(library), ARE_DELAYED: str(round(1000 * milliseconds))}
     try:
         yield
     finally:
-        del os.environ["LD_PRELOAD"], os.environ["SYNC_MICROSECONDS"]
+        os.environ.clear()
+        os.environ |= before
 
 
 @contextmanager
