@@ -289,8 +289,8 @@ class File:
             self._check()
         assert self._locks
         try:  # as `_control`, whose call would take as long as that of the system
-            one = at == WRITER_LOCK  # which each commit takes
-            said = _WRITER[kind] if one else _FLOCK.pack(kind, os.SEEK_SET, at, count, 0)
+            often = at == WRITER_LOCK  # each commit takes it
+            said = _WRITER[kind] if often else _FLOCK.pack(kind, os.SEEK_SET, at, count, 0)
             fcntl.fcntl(self._locks, fcntl.F_OFD_SETLK, said)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EACCES):

@@ -108,7 +108,7 @@ def _newest_whole(
     file: File, slots: list[Meta | str], page_size: int | None
 ) -> tuple[Meta, StoreState, Mapping, Recovery | None]:
     """Return what `recover` does, for these slots."""
-    metas = sorted((one for one in slots if isinstance(one, Meta)), key=lambda one: -one.sequence)
+    metas = sorted((meta for meta in slots if isinstance(meta, Meta)), key=lambda m: -m.sequence)
     if not metas:
         raise _not_a_store(file, slots)
     if page_size is not None and page_size != metas[0].page_size:

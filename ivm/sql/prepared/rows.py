@@ -44,13 +44,14 @@ def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
     types = [column.type for column in schema.stored]
     given = relation.encode(keys, keys_allowed=True, add=False)[: len(schema.key)]
     every, rows = [*zip(*given.tolist(), strict=True)], list[Row | None]()
-    found: Iterable[Words | None] = map(find, every)
+    stored_rows: Iterable[Words | None] = map(find, every)
     if len(every) > FEW:  # one call of a kernel for all
         there, stored = get(source.pages, source.tree(name), given)
         columns, are_there = stored.tolist(), there.tolist()
         each = zip(*columns, strict=True) if columns else repeat((), len(every))
-        found = (one if there else None for there, one in zip(are_there, each, strict=True))
-    for key, values in zip(every, found, strict=True):
+        pairs = zip(are_there, each, strict=True)
+        stored_rows = (row if is_there else None for is_there, row in pairs)
+    for key, values in zip(every, stored_rows, strict=True):
         if key in edited:
             values = edited[key]
         row = None
