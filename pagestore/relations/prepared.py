@@ -290,20 +290,13 @@ class PreparedSeries(Prepared):
         """Begin a series after a commit that was made here, too, if nothing is in the way."""
         committer, handle = self._handle.committer, self._handle
         noted, committer.prepared = committer.prepared, None
-        if (
-            noted != (self._subject, committer.state.last_version)
-            or committer.state is not handle.state
-        ):
+        fitting = self._subject, committer.state.last_version
+        if noted != fitting or committer.state is not handle.state:
             return None
         head = handle.head(MAIN_ID)
         info = head.catalog.relations.get(self._relation)
-        fits = (
-            info
-            and may_begin(committer)
-            and has_stored_rows(info)
-            and not is_followed(head.catalog, self.host)
-        )
-        short = self._short(head, info) if info and fits else None
+        fits = may_begin(committer) and not is_followed(head.catalog, self.host)
+        short = self._short(head, info) if info and fits and has_stored_rows(info) else None
         self._made, self._misses = 0, self._misses + 1  # until the series has been of use
         if short is None:
             return None

@@ -187,11 +187,8 @@ class Series:
         self._recent[: len(record.recent)] = record.recent
         self._versions = len(record.recent) // ROW
         self._branches = np.array((MAIN_ID, 0, 0, self._words, NO_ORIGIN), np.int64)
-        for number, words in (
-            (ROOTS, self._roots),
-            (RECENT, self._recent),
-            (BRANCHES, self._branches),
-        ):
+        lists = (ROOTS, self._roots), (RECENT, self._recent), (BRANCHES, self._branches)
+        for number, words in lists:
             self._said[HEAD + 2 * number : HEAD + 2 * number + 2] = words.ctypes.data, len(words)
 
     def _continue_group(self) -> None:
@@ -366,22 +363,11 @@ class Series:
         """Return the pages at hand, and the lists of free pages, as the kernel takes them until
         either changes.
         """
-        finish = Finish(
-            self._state,
-            self._said,
-            self._roots,
-            self._extents,
-            self._used,
-            self._checked,
-            self._freed,
-            self._lists,
-            self._place,
-            RecordRun(self._room, 0, 0, self._arena, self._record_id),
-        )
-        accounts = PageAccounts(
-            self._writer, 0, MAIN_ID, self._pool, self._taken, self._retired, finish
-        )
-        self._accounts = accounts
+        run = RecordRun(self._room, 0, 0, self._arena, self._record_id)
+        record = self._state, self._said, self._roots, self._extents, self._used, self._checked
+        finish = Finish(*record, self._freed, self._lists, self._place, run)
+        pages = self._writer, 0, MAIN_ID, self._pool, self._taken, self._retired
+        self._accounts = accounts = PageAccounts(*pages, finish)
         return accounts
 
     def _adopt(self, made: Made, joint: Joint) -> None:
@@ -522,14 +508,8 @@ class Series:
         versions = VersionTable(
             [*map(Entry.of, rows(record.recent, ROW))], record.recent, before.versions.tree
         )
-        return before._replace(
-            sequence=record.sequence,
-            last_version=version,
-            heads={MAIN_ID: Head(version, run)},
-            versions=versions,
-            commit=record,
-            run=run,
-        )
+        after = before._replace(sequence=record.sequence, last_version=version, versions=versions)
+        return after._replace(heads={MAIN_ID: Head(version, run)}, commit=record, run=run)
 
     @property
     def _is_overtaken(self) -> bool:

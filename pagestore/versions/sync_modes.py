@@ -153,13 +153,8 @@ class SharingCommitter(Committer):
         have committed since this one last did, so that they will soon do so again.
         """
         lock = self.file_lock
-        if (
-            lock
-            and lock.again
-            and lock.left != 1
-            and time.monotonic() < lock.look
-            and not self.is_following
-        ):
+        goes_on = lock and lock.again and lock.left != 1 and time.monotonic() < lock.look
+        if goes_on and not self.is_following:
             # the next commit of this process, which is soon, takes less than one of another
             return False
         if not (lock and self.lock.acquire(timeout=WAIT)):  # its holder may wait for the file lock
@@ -168,11 +163,8 @@ class SharingCommitter(Committer):
             contended, self._overtaken = self._overtaken or lock.is_awaited(), False
             if self.cause or not (self.is_following or contended) or self.format != FORMAT:
                 return False
-            if (
-                self.pager.free_list.pending
-                or self.locks.going
-                or sum(map(len, self.group)) > PAGES_MAX
-            ):
+            frees = self.pager.free_list.pending or self.locks.going
+            if frees or sum(map(len, self.group)) > PAGES_MAX:
                 return False
             if self.series:
                 self.series.end()
