@@ -342,6 +342,7 @@ def test_no_refusal_names_functions_that_only_the_translation_has() -> None:
         ("postgres", "SELECT id::x[] FROM t", "no type x"),
         ("postgres", "SELECT trunc(id, 'Q') FROM t", "trunc takes a constant number of digits"),
         ("spark", "SELECT ceil(id, 'a') FROM t", "ceil takes a constant number of digits"),
+        ("spark", "SELECT pos FROM t LATERAL VIEW . posexplode(l) u", "what gives rows is explode"),
         ("spark", "SELECT bround(id, 'a') FROM t", "bround takes a constant number of digits"),
     ],
 )
@@ -363,3 +364,9 @@ def test_an_aggregate_within_a_group_is_named_in_every_dialect():
                 query = f"SELECT {call} WITHIN GROUP (ORDER BY id) FROM t"
                 found = ws.sql(query, dialect=dialect).to_arrow().column_names
                 assert found[0].replace('"', "") == name, dialect
+
+
+def test_a_map_of_keys_that_are_computed_is_read_within_a_call():
+    with ivm.open(":memory:") as ws:
+        query = "SELECT map_contains_key(map(upper('a'), 1), 'A') AS v"
+        assert [*ws.sql(query, dialect="spark")] == [(True,)]

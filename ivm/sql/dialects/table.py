@@ -96,7 +96,7 @@ def translated(node: exp.Expr, rows: Table) -> exp.Expr:
                     one,
                 )
             said = written(one, rows.dialect)[:80]  # for errors
-            for call in meaning.find_all(exp.Anonymous, exp.Transform, exp.ArrayFilter):
+            for call in meaning.find_all(exp.Anonymous, exp.Transform, exp.ArrayFilter, exp.ToMap):
                 call.meta.setdefault("written", said)
             _replace(one, meaning)
     tree: exp.Expr = root.this

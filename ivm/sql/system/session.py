@@ -88,8 +88,9 @@ def answer(node: exp.Expr, nodes: Sequence[exp.Expr], dialect: str) -> None:
             if asks and one.args.get("sample"):
                 _sample_the_table(one)
         elif isinstance(one, exp.Dot):
-            if one.this.name.lower() == "pg_catalog" and isinstance(one.expression, exp.Func):
-                one.replace(one.expression)
+            call = one.expression
+            if one.text("this").lower() == "pg_catalog" and isinstance(call, exp.Func):
+                one.replace(call)
         elif isinstance(one, exp.Func | exp.Column):
             value = _value(one, said, asks)
         if value is not None:
