@@ -107,7 +107,8 @@ def summed(
     groups = groups_of(varying, known)
     if groups.size > max(DENSE, SPARSE * n if sorting else n // 2):
         return _adjacent(as_rows(columns), keys, sorting)
-    counts, present, codes, shown = groups.counts, groups.present, groups.codes, iter(groups.shown)
+    counts, present, shown = groups.counts, groups.present, iter(groups.shown)
+    codes = np.ascontiguousarray(groups.codes)
     table = [
         np.full(len(present), key[0]) if key.strides == (0,) else next(shown)
         for key in columns[:keys]
