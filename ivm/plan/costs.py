@@ -59,7 +59,7 @@ CORRELATED = 16
 # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
 MERGE_OPERATIONS = 8
 SORTING_SHARE_MAX = 2  # the most that sorting adds, as a multiple of an order's own cost
-EXTENDED = 600  # of a prefix of an order that the search extends by one variable, in operations
+EXTENDED = 2400  # of a prefix of an order that the search extends by one variable, in operations
 PERMUTED_MAX = 5  # variables; up to this many, all permutations are tried, which takes milliseconds
 
 # of filling by tries and by columns

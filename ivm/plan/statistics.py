@@ -24,7 +24,8 @@ ROWS_ASSUMED = 1000  # of a relation that has no rows yet
 WHOLE_ROWS = 1 << 15  # a relation with up to so many rows is read whole
 SAMPLE_ROWS = 1 << 15  # of others
 BLOCK_ROWS = 1 << 9  # neighbouring rows
-TABLE_PER_ROW = 8  # the most entries of a table for each row of a sample
+# the most entries of a table for each row of a sample; where there are more, sorting is faster
+TABLE_PER_ROW = 2
 HEAVY_SHARE = 1 / 64  # of the rows: a value in more of them is a heavy hitter
 HEAVY_FACTOR = 8  # if it is also in so many times the rows that a value is in on average
 
@@ -188,18 +189,26 @@ class Statistics:
 
 def _ranks(words: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the rank of each word among the distinct ones, and how many these are."""
-    values, ranks = np.unique(words, return_inverse=True)
-    return ranks, len(values)
+    low = int(words.min())
+    span = int(words.max()) - low + 1
+    return _renumbered(words - low, span) if span <= TABLE_PER_ROW * len(words) else _sorted(words)
 
 
 def _renumbered(codes: np.ndarray, size: int) -> tuple[np.ndarray, int]:
-    """Return a number from 0 for each of some numbers below `size`, and how many differ."""
+    """Return the rank of each of some numbers from 0 to below `size`, and how many differ."""
     if (codes[1:] >= codes[:-1]).all():
         places = np.cumsum(begins(codes[None])) - 1
         return places, int(places[-1]) + 1
     if size > TABLE_PER_ROW * len(codes):
-        return _ranks(codes)
+        return _sorted(codes)
     table = np.zeros(size, np.int64)
     table[codes] = 1
     ranks = np.cumsum(table)
     return ranks[codes] - 1, int(ranks[-1])
+
+
+def _sorted(words: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return ranks as `_ranks` does, by sorting."""
+    order, ranks = sort_order(words[None]), np.empty(len(words), np.int64)
+    ranks[order] = np.cumsum(begins(words[order][None])) - 1
+    return ranks, int(ranks[order[-1]]) + 1
