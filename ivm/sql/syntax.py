@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, ClassVar
@@ -213,20 +214,27 @@ def parsed(text: str, dialect: str) -> list[exp.Expr]:
     that have no meaning.
     """
     kind = Dialect.get_or_raise(dialect)
-    try:
+    with reading(text):
         tokens = kind.tokenize(text)
         words = " ".join(one.text.upper() for one in tokens if one.token_type != TokenType.STRING)
         if "STRICT CORRESPONDING" in words:  # whose first word the parser leaves out
             raise SqlError("STRICT is not evaluated: write CORRESPONDING, or name the columns")
         found = _parser(type(kind))(dialect=kind).parse(tokens, text)
+    # that has only a comment
+    return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]
+
+
+@contextmanager
+def reading(text: str) -> Iterator[None]:
+    """Turn what the parser raises for a text that it does not expect into a SqlError."""
+    try:
+        yield
     except RecursionError:
         raise SqlError(TOO_DEEP) from None
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, SqlError | SqlglotError):
             raise
         raise SqlError(f"this text cannot be read as a statement: {text[:60]}") from error
-    # that has only a comment
-    return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]
 
 
 def placeholders(base: type[Parser]) -> dict[TokenType, Any]:

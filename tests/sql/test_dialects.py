@@ -252,6 +252,11 @@ def test_a_parser_whose_trees_are_others_is_refused(monkeypatch):
         release.refuse_other_parsers()
 
 
+def test_what_the_parser_of_another_dialect_does_not_expect_is_no_raw_error() -> None:
+    with ivm.open(":memory:", threads=1) as ws, pytest.raises(SqlError, match="cannot be read"):
+        ws.sql("""SELECT datetime("" 'now')""", dialect="sqlite")
+
+
 def test_a_compiled_parser_is_refused(monkeypatch):
     monkeypatch.setattr(
         release.parser, "__file__", "sqlglot/parser.cpython-311-x86_64-linux-gnu.so"
