@@ -23,6 +23,7 @@ DENSE = 1 << 12  # the codes that rows may have in any case, so that their sums 
 # the most codes for each row, or each key that is sought, where more are addressed directly
 SPARSE = 4
 ALIKE_MAX = 16  # different key columns of one number
+FEW = 1 << 16  # rows that are added up at once
 ADDRESSED_MAX = 1 << 22  # codes that are addressed because many keys are sought: 32 MiB
 FAR = 2**62  # sums below it fit 64 bits
 ADD_BY_CODE = TypedKernel(add_by_code)
@@ -147,10 +148,11 @@ def _added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
     low = [min(int(rows[k].min()) for rows in parts) for k in range(keys)]
     spans = [max(int(rows[k].max()) for rows in parts) - low[k] + 1 for k in range(keys)]
     size = prod(spans)
-    if size > max(DENSE, SPARSE * n) or n * max(greatest(rows[keys:]) for rows in parts) >= FAR:
+    if size > max(DENSE, n) or n * max(greatest(rows[keys:]) for rows in parts) >= FAR:
         return None
     there, sums = np.zeros(size, bool), np.zeros((len(parts[0]) - keys, size), np.int64)
-    for rows in parts:
+    pieces = (part[:, at : at + FEW] for part in parts for at in range(0, part.shape[1], FEW))
+    for rows in pieces:  # whose codes take little memory
         codes = _codes(rows[:keys], low, spans)
         there[codes] = True
         for values, total in zip(rows[keys:], sums, strict=True):

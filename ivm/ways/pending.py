@@ -22,7 +22,7 @@ from ivm.join.groups import added
 from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
-from ivm.memory import RECORDING, REMEDY, MemoryUse, memory_to_take, shown_bytes
+from ivm.memory import RECORDING, REMEDY, MemoryUse, exceeds_memory, memory_to_take, shown_bytes
 from ivm.names import named_part
 from ivm.plan.plan import Plan
 from ivm.rules.installed import Installed
@@ -54,6 +54,7 @@ BATCH_ROWS = 1 << 18
 # edits take one in so many of the bytes allowed: sorting and storing them takes as much again,
 # twice
 WAITING_SHARE = 4
+SUMMED = 8  # times the bytes of edits that are free where these are added up in arrays
 KEPT = 1 << 18  # bytes that stay in memory in any case
 RUNS_MAX = 16  # times the bytes allowed: with more on the disk, an evaluation is senseless
 ANSWER_MAX = 4  # the same for the answer to a question, which is a table in memory at last
@@ -295,7 +296,8 @@ def compose_rows(
         return rows
     if not spec.values:
         return ascending(rows, BATCH_ROWS)
-    if all((actions == ADD).all() for actions, _ in parts):
+    held = sum(part.nbytes for part in rows)
+    if not exceeds_memory(SUMMED * held, KEPT) and all((how == ADD).all() for how, _ in parts):
         sums = added(rows, spec.keys)
         if sums is not None:
             return [sums]

@@ -36,8 +36,16 @@ VALUES = [
     "dt + -INTERVAL 2 MONTH",
     "dt + -to_days(i)",
 ]
-BOUNDS = ("1 + 1", "2 OFFSET 1 + 1", "2 * (1 + 1) - 1", "CAST('2' AS INTEGER)", "(2)", "0 + 0")
-WRONG = ("-1", "2.5", "'a'", "i", "1 - 2", "NULL")
+BOUNDS = (
+    "1 + 1",
+    "2 OFFSET 1 + 1",
+    "2 * (1 + 1) - 1",
+    "CAST('2' AS INTEGER)",
+    "(2)",
+    "0 + 0",
+    "NULL",
+)
+WRONG = ("-1", "2.5", "'a'", "i", "1 - 2")
 
 
 @pytest.fixture
