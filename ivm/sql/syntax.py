@@ -55,7 +55,7 @@ TAKES = {  # how many arguments DuckDB's functions take of which the parser woul
     **dict.fromkeys(("element_at", "map_extract", "multiply", "divide"), (2, 2)),
     **dict.fromkeys(("arg_max", "arg_min", "argmax", "argmin", "max_by", "min_by"), (2, 3)),
     **dict.fromkeys(("quantile_cont", "quantile_disc", "quantile"), (1, 2)),
-    "add": (2, 2), "map": (0, 2),
+    "add": (2, 2), "map": (0, 2), "map_concat": (2, 99),
     **dict.fromkeys(("if", "lpad", "rpad"), (3, 3)),
     **dict.fromkeys(("array_slice", "list_slice"), (3, 4)),
     "list_sort": (1, 3), "array_sort": (1, 3), "columns": (1, 1),

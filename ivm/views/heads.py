@@ -426,12 +426,8 @@ class Head:
         ]
         if state.kind == PARTS:
             assert aggregate.argument
-            parts = parts_of(
-                batch.columns[aggregate.argument.name],
-                fold.type == "float64",
-                state.squared,
-                state.counted,
-            )
+            summands = batch.columns[aggregate.argument.name]
+            parts = parts_of(summands, fold.type == "float64", state.squared, state.counted)
             return [_edit_of_part(words, len(words), part, weights) for part in parts]
         values = [batch.columns[v.name] for v in value_of(aggregate, group)]
         words += [~value for value in values] if state.falling else values

@@ -143,7 +143,7 @@ class PendingRows(dict[str, list[Edits]]):
         parts, runs = self.pop(view), self._runs.pop(view, None)
         del self._held[view]
         if runs is None:
-            return self._composed(view, parts)
+            return self._composed(view, parts, in_arrays=True)
         runs.add(concatenated([*self._composed(view, parts)]))
         return self._merged(view, runs, parts[0][0])
 
@@ -180,10 +180,11 @@ class PendingRows(dict[str, list[Edits]]):
         fold = self._installed.layouts[view].fold
         return fold.state.spec if fold else self._source.tree(view).spec
 
-    def _composed(self, view: str, parts: list[Edits]) -> Iterable[np.ndarray]:
-        return compose_rows(
-            self._source, self._installed.program.predicates[view], parts, self._spec(view)
-        )
+    def _composed(
+        self, view: str, parts: list[Edits], in_arrays: bool = False
+    ) -> Iterable[np.ndarray]:
+        of = self._installed.program.predicates[view]
+        return compose_rows(self._source, of, parts, self._spec(view), in_arrays)
 
 
 class Recording:
@@ -281,13 +282,13 @@ def head_spec(layout: Layout, columns: int) -> Spec:
 
 
 def compose_rows(
-    source: Source, predicate: Predicate, parts: list[Edits], spec: Spec
+    source: Source, predicate: Predicate, parts: list[Edits], spec: Spec, in_arrays: bool = False
 ) -> Iterable[np.ndarray]:
     """Return batches of the rows that inserting edits make in an empty tree, one per key and in key
     order; O(n log n).
 
-    Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64
-    bits.
+    Rows that are already in order are returned as they are; what adds up may be added `in_arrays`,
+    which need memory. Raises RangeError for a sum beyond 64 bits.
     """
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
     # ranges of keys, made by several threads
@@ -296,11 +297,10 @@ def compose_rows(
         return rows
     if not spec.values:
         return ascending(rows, BATCH_ROWS)
-    held = sum(part.nbytes for part in rows)
-    if not exceeds_memory(SUMMED * held, KEPT) and all((how == ADD).all() for how, _ in parts):
-        sums = added(rows, spec.keys)
-        if sums is not None:
-            return [sums]
+    adds = in_arrays and all((how == ADD).all() for how, _ in parts)
+    fits = adds and not exceeds_memory(SUMMED * sum(part.nbytes for part in rows), KEPT)
+    if fits and (sums := added(rows, spec.keys)) is not None:
+        return [sums]
     sole = counted(parts, spec, BATCH_ROWS)
     if sole is not None:
         return sole

@@ -491,8 +491,6 @@ def _entries(node: exp.Expr, value: Value) -> Typed:
 
 def _merged(node: exp.Expr, value: Value) -> Typed:
     """map_concat(m, n): of a key in several maps, the value in the last."""
-    if len(node.expressions) < 2:
-        raise SqlError("map_concat takes two maps or more", node)
     given = [value(one) for one in node.expressions]
     type_ = common_type(given, node)
     maps = [convert(one, type_, node).term for one in given]
