@@ -26,9 +26,8 @@ hasValue(x) <- insert[x] = _, !removed(x).
 skipBlank[x] = y <- next[x] = y, hasValue(y).
 skipBlank[x] = y <- next[x] = z, !hasValue(z), skipBlank[z] = y.
 nextVisible[x] = y <- hasValue(x), skipBlank[x] = y."""
-NODES = (
-    1 << 16
-)  # above each number of a writer: an element's number is its time's, then its writer's
+# above each number of a writer: an element's number is its time's, then its writer's
+NODES = 1 << 16
 TYPED = 2_000  # letters that come one at a time, at the end
 Edits = tuple[np.ndarray, np.ndarray, np.ndarray]  # elements, their parents; those that go
 

@@ -137,7 +137,7 @@ KINDS = {
 
 
 def rows(folder: Path, seconds: float, quick: bool) -> Iterator[Row]:
-    """Yield a row for many processes by the disk's syncs, then for each of DELAYS and of WRITERS."""
+    """Yield a row for many processes by the disk's syncs, then for each of DELAYS and WRITERS."""
     kinds = [*KINDS][:3]
     if installed("lmdb"):
         kinds.append("LMDB")
@@ -223,7 +223,7 @@ def _drive(
 
 @contextmanager
 def delayed(folder: Path, milliseconds: float) -> Iterator[None]:
-    """Let the syncs of processes that are started meanwhile take so long; 0 for those of the disk."""
+    """Let syncs of processes that are started meanwhile take so long; 0 for those of the disk."""
     if not milliseconds:
         yield
         return

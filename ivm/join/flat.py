@@ -10,10 +10,10 @@ In `data` the positions in `children` count from the start of the array. Where t
 are dense, a table of first keys follows: for each value from the least to the greatest key, the
 position of the first key >= it.
 
-A relation that a full evaluation scans anyway is decoded once; atoms of the same relation and depth,
-and all threads, share its trie, which join/kernels/flat_join.py runs over. A slice that an inner
-level does not change is *loop-invariant*: it is marked in a table once, and others are filtered by
-it, as edge(x, z) is under one x while z is sought in
+A relation that a full evaluation scans anyway is decoded once; atoms of the same relation and
+depth, and all threads, share its trie, which join/kernels/flat_join.py runs over. A slice that an
+inner level does not change is *loop-invariant*: it is marked in a table once, and others are
+filtered by it, as edge(x, z) is under one x while z is sought in
 
     triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
 

@@ -125,8 +125,8 @@ def summed(
 
 
 def added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
-    """Add up the values of all rows[C, n] of some parts with equal keys, in key order; None if these
-    are not within a short range, or sums might exceed 64 bits.
+    """Add up the values of all rows[C, n] of some parts with equal keys, in key order; None if
+    these are not within a short range, or sums might exceed 64 bits.
 
     A key column that is one number in a part, as the place of parts of means, is not in the range.
     O(n).

@@ -267,10 +267,8 @@ class Series:
         if committer.shared and not committer.shared.is_newest(made.version):
             return  # another process has committed
         known = committer.slot_sequence, committer.next_sequence - 1  # the latter is being written
-        newest, other = (
-            self._slots[SEQUENCE],
-            self._slots[OTHER_SEQUENCE],
-        )  # read last, as in Handle
+        # read last, as in Handle
+        newest, other = self._slots[SEQUENCE], self._slots[OTHER_SEQUENCE]
         if (newest if newest > other else other) not in known:
             return
         words = self._words_of(edits) if self._words_of else edits

@@ -461,8 +461,9 @@ def name_column(table: exp.Table | exp.Unnest) -> None:
 
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
-    exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node), exp.DPipe: _strict, exp.Values: numbered_columns,
-    exp.Like: like_with_backslash, exp.ILike: like_with_backslash, exp.Substring: _substring,
+    exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node), exp.DPipe: _strict,
+    exp.Values: numbered_columns, exp.Like: like_with_backslash, exp.ILike: like_with_backslash,
+    exp.Substring: _substring,
     exp.RegexpILike: _ignoring_case, exp.SimilarTo: _similar, exp.Extract: _part,
     exp.ArrayContainsAll: _containing, exp.ArrayContainedBy: _containing,
     exp.ArrayOverlaps: _containing, exp.JSONBExtractScalar: _at_path, exp.JSONBExtract: _at_path,

@@ -12,6 +12,7 @@ import pytest
 
 import ivm
 import pagestore
+from benchmarks.small.texts import RULES
 from pagestore_tools.bench.graphs import changes, skewed
 from pagestore_tools.bench.meter import Meter
 from tests.support.calls import functions_called, is_ours
@@ -262,25 +263,11 @@ def test_python_calls_of_one_row(work, tmp_path):
         assert_calls(insert, usual, most)
 
 
-TEXT = """insert[e] = p -> int(e), int(p). removed(e) -> int(e).
-firstChild[p] = c <- agg<<c = max(e)>> insert[e] = p.
-nextSibling[x] = y <- agg<<y = max(s)>> insert[x] = p, insert[s] = p, s < x.
-nextAbove[x] = n <- nextSibling[x] = n.
-nextAbove[x] = n <- insert[x] = p, !(nextSibling[x] = _), nextAbove[p] = n.
-next[x] = n <- firstChild[x] = n.
-next[x] = n <- insert[x] = _, !(firstChild[x] = _), nextAbove[x] = n.
-hasValue(x) <- insert[x] = _, !removed(x).
-skipBlank[x] = y <- next[x] = y, hasValue(y).
-skipBlank[x] = y <- next[x] = z, !hasValue(z), skipBlank[z] = y.
-nextVisible[x] = y <- hasValue(x), skipBlank[x] = y.
-"""
-
-
 @compiled
 def test_calls_of_a_keystroke_in_a_shared_text(tmp_path):
     """All views of it, with ranges, functions and recursion, are one call of the kernel."""
     with ivm.open(tmp_path / "text.pages", sync="off", threads=1) as workspace:
-        workspace.install(TEXT, name="text")
+        workspace.install(RULES, name="text")
         with workspace.transaction() as txn:
             txn.insert("insert", [(e, e - 1 - e % 3 // 2) for e in range(1, 3000)])
             txn.insert("removed", [(e,) for e in range(5, 3000, 5)])
