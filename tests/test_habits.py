@@ -514,3 +514,17 @@ def test_decisions_have_a_date_and_a_status() -> None:
     assert not wrong_status(extended.format(3), {2, 3})
     for faulty in (page[2:], page.format("; but"), extended.format(1), extended.format(4)):
         assert wrong_status(faulty, {2, 3})
+
+
+COUNTERS = {"support/calls.py", "walks/__init__.py", "tools/commands/test_signals.py"}
+
+
+def test_calls_are_counted_where_no_garbage_is_collected() -> None:
+    """What other tests left would run its functions within a count of one's own."""
+    profiles = re.compile(r"sys\.setprofile\(|\bcProfile\b")
+    found = {
+        str(path.relative_to(ROOT / "tests"))
+        for path in (ROOT / "tests").rglob("*.py")
+        if profiles.search(path.read_text()) and path != Path(__file__)
+    }
+    assert found == COUNTERS, "count with tests/support/calls.py"

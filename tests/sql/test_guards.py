@@ -4,7 +4,6 @@ what to write.
 
 from __future__ import annotations
 
-import cProfile
 import datetime
 import decimal
 import random
@@ -29,6 +28,7 @@ from ivm.sql.queries import constants
 from ivm.sql.statements import MISTAKE
 from pagestore.host import Stoppable, Stopped, refuse_stopped
 from tests.sql.test_arguments import EVERY, TABLE, each
+from tests.support.calls import calls_of
 
 LONG = {
     "terms": ("SELECT k" + " + 1" * 1000 + " FROM t", [(1001,)]),
@@ -271,13 +271,6 @@ def test_no_statement_of_many_ends_in_an_error_that_is_not_ours(
 ROWS = 600
 
 
-def _calls(run: Any) -> int:
-    """Return how many functions of Python a call runs."""
-    profile = cProfile.Profile()
-    profile.runcall(run)
-    return sum(one.callcount for one in profile.getstats())
-
-
 def test_long_lists_of_constants_are_linear(
     ws: ivm.Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +283,7 @@ def test_long_lists_of_constants_are_linear(
     ):
         between = "), (" if "VALUES" in form else ", "
         few, more = (
-            _calls(
+            calls_of(
                 lambda n=n, form=form, between=between: ws.sql(
                     form % between.join(map(str, range(n + 10, 2 * n + 10)))
                 )
@@ -303,7 +296,7 @@ def test_long_lists_of_constants_are_linear(
 
 def test_a_check_among_many_constants_is_linear(ws: ivm.Workspace) -> None:
     few, more = (
-        _calls(
+        calls_of(
             lambda n=n: ws.sql(
                 f"CREATE TABLE c{n} (k INTEGER CHECK (k IN ({', '.join(map(str, range(n)))})))"
             )

@@ -3,7 +3,6 @@ of all sizes.
 """
 
 import re
-import sys
 from math import inf
 
 import numpy as np
@@ -19,6 +18,7 @@ from ivm.plan.plan import Columns
 from ivm.ways.way import Context
 from pagestore_tools.bench.harness import workspace_with
 from pagestore_tools.bench.meter import Meter
+from tests.support.calls import calls_of
 
 SIZE = 20_000
 MOST = 1.2  # times the work of the better way
@@ -78,20 +78,16 @@ class Counting:
     def of(self, workspace, kind, name, rows) -> float:
         """Return the work of a transaction."""
         self.budgets.clear()
-        self.work, calls = 0.0, [0]
+        self.work = 0.0
 
-        def called(frame, event, argument):
-            calls[0] += event in ("call", "c_call")
+        def edit() -> None:
+            with workspace.transaction() as txn:
+                getattr(txn, kind)(name, rows)
 
         with Meter(workspace.store) as meter:
-            sys.setprofile(called)
-            try:
-                with workspace.transaction() as txn:
-                    getattr(txn, kind)(name, rows)
-            finally:
-                sys.setprofile(None)
+            calls = calls_of(edit)
         spent = sum(budget.spent for budget in self.budgets)
-        return self.work + spent + CALL * calls[0] + PAGE * meter.counts["pages written"]
+        return self.work + spent + CALL * calls + PAGE * meter.counts["pages written"]
 
 
 @pytest.mark.parametrize("shape", [*TAKEN, *MORE])
