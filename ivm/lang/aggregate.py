@@ -28,7 +28,8 @@ class Operation(NamedTuple):
 
     The state of an operation that has an `end` gives it the least or the greatest assignments of a
     group, that of one with a `rank` those at a place in their order: at a "share" of all, in the
-    "middle", "between" two, or the "first" of some.
+    "middle", "between" two, or the "first" of some. `sql` is what sqlglot makes of its call, if SQL
+    has it as it is.
     """
 
     least: int
@@ -41,6 +42,7 @@ class Operation(NamedTuple):
     scaled: bool = False
     end: str = ""
     rank: str = ""
+    sql: str = ""
 
 
 def _is_number(type_: Type) -> bool:
@@ -79,7 +81,9 @@ OPERATIONS = {
                      lambda type_: type_ == "int64" or scale(type_) is not None, scaled=True),
     "total": Operation(1, 1, "it adds float64 columns; int64 and decimal columns are added by sum",
                        lambda type_: type_ == "float64"),
-    "avg": MOMENT, "variance": MOMENT, "stddev": MOMENT, "var_pop": MOMENT, "stddev_pop": MOMENT,
+    "avg": MOMENT, "variance": MOMENT._replace(sql="Variance"),
+    "stddev": MOMENT._replace(sql="Stddev"), "var_pop": MOMENT._replace(sql="VariancePop"),
+    "stddev_pop": MOMENT._replace(sql="StddevPop"),
     "min": EXTREME, "max": EXTREME._replace(end="greatest"),
     "argmin": CHOICE, "argmax": CHOICE._replace(end="greatest"),
     "first": END, "last": END._replace(end="greatest"),
@@ -90,14 +94,14 @@ OPERATIONS = {
     "quantile": Operation(1, 1, f"{ORDERED}, and a share, as in quantile(x, 0.9)", _is_ordered,
     None, ("share",), rank="share"),
     "quantile_cont": Operation(1, 1, f"{NUMBERS}, and a share, as in quantile_cont(x, 0.9)",
-    _is_number, "float64", ("share",), scaled=True, rank="between"),
+    _is_number, "float64", ("share",), scaled=True, rank="between", sql="PercentileCont"),
     "top": SOME, "bottom": SOME._replace(end="least"),
     "concat": Operation(1, MANY,
     "it joins string columns, in an order and with a separator if these are given, as in "
                         'concat(item, day, ", ")', lambda type_: type_ == "string", ROPE,
                         ("separator",)),
 }  # fmt: skip
-MEANS = tuple(op for op, of in OPERATIONS.items() if of is MOMENT)  # quotients of exact sums
+MEANS = tuple(op for op, of in OPERATIONS.items() if of._replace(sql="") == MOMENT)  # of exact sums
 SQUARED = MEANS[1:]  # those that need the sum of squares, too
 LOWER = tuple(op for op, of in OPERATIONS.items() if of.end == "least")
 UPPER = tuple(op for op, of in OPERATIONS.items() if of.end == "greatest")

@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.parser import Parser
 from sqlglot.tokens import Token, TokenType
 
+from ivm.lang.aggregate import OPERATIONS
 from ivm.sql.errors import SqlError, SqlSyntaxError, counted
 from ivm.sql.literals import literal
 
@@ -54,7 +55,8 @@ TAKES = {  # how many arguments DuckDB's functions take of which the parser woul
     **dict.fromkeys(("array_position", "list_position", "list_indexof", "ifnull"), (2, 2)),
     **dict.fromkeys(("element_at", "map_extract", "multiply", "divide"), (2, 2)),
     **dict.fromkeys(("arg_max", "arg_min", "argmax", "argmin", "max_by", "min_by"), (2, 3)),
-    **dict.fromkeys(("quantile_cont", "quantile_disc", "quantile"), (1, 2)),
+    **{op: (1, 1 + len(of.constants)) for op, of in OPERATIONS.items() if of.sql and of.constants},
+    **dict.fromkeys(("quantile_disc", "quantile"), (1, 2)),
     "add": (2, 2), "map": (0, 2), "map_concat": (2, 99),
     **dict.fromkeys(("if", "lpad", "rpad"), (3, 3)),
     **dict.fromkeys(("array_slice", "list_slice"), (3, 4)),

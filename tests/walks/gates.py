@@ -191,7 +191,6 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
             "files of the product that name an aggregate (quantile_cont)",
             naming("quantile_cont"),
             2,
-            4,
         ),
         Gate("variables named one, found, own or wanted", vague_names(), 1400, 1620),
         Gate("lines over 100 columns, per cent", long, 0.5, 14),

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from ivm.lang.aggregate import OPERATIONS
 from ivm.sql.keywords import KEYWORDS
 from ivm.sql.types import sql_type
 
@@ -22,15 +23,16 @@ _PARTS = {  # of dates, which are words of the grammar and shown as they are wri
     "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "WEEK",
     "QUARTER", "DECADE", "CENTURY", "MILLENNIUM",
 }  # fmt: skip
+# the aggregates that are those of rules
+AGGREGATES = {getattr(exp, of.sql): op for op, of in OPERATIONS.items() if of.sql}
 _FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop",
-    exp.StddevSamp: "stddev_samp", exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg",
+    **AGGREGATES, exp.StddevSamp: "stddev_samp", exp.GroupConcat: "string_agg",
     exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or", exp.Substring: "substring",
     exp.Pow: "power", exp.Ceil: "ceil", exp.Length: "length", exp.AnyValue: "any_value",
     exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile",
     exp.BitwiseAndAgg: "bit_and", exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor",
     exp.ArrayAgg: "list", exp.ApproxDistinct: "approx_count_distinct", exp.Split: "string_split",
-    exp.PercentileDisc: "quantile_disc", exp.PercentileCont: "quantile_cont",
+    exp.PercentileDisc: "quantile_disc",
     exp.StrPosition: "position", exp.Mod: "mod", exp.BitwiseXor: "xor",
     exp.Transform: "list_transform", exp.ArrayFilter: "list_filter",
 }  # fmt: skip

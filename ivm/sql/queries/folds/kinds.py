@@ -14,10 +14,12 @@ from functools import partial, reduce
 
 from sqlglot import exp
 
+from ivm.lang.aggregate import OPERATIONS
 from ivm.sql.conversions import as_json, call, convert, in_order, in_words
 from ivm.sql.errors import SqlError, written
 from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import EPOCH, MICROSECONDS
+from ivm.sql.naming.names import AGGREGATES
 from ivm.sql.queries.folds import ordered
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
 from ivm.sql.terms import Call, Lit, Term, Typed
@@ -44,10 +46,6 @@ ONE = Lit(1, "int64")
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
 # moments and intervals, which have microseconds
 MEASURED = (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL)
-MEANS: dict[type[exp.Expr], str] = {
-    exp.Stddev: "stddev", exp.StddevSamp: "stddev", exp.StddevPop: "stddev_pop",
-    exp.Variance: "variance", exp.VariancePop: "var_pop",
-}  # fmt: skip
 PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrSxx,
          exp.RegrSyy, exp.RegrSxy, exp.RegrR2, exp.RegrIntercept, exp.RegrSlope, exp.Corr)  # fmt: skip
 
@@ -222,12 +220,13 @@ def _every(one: Aggregate) -> Made:
     return one.of_truths(value, "min" if isinstance(one.one.node, exp.LogicalAnd) else "max")
 
 
-def _moment(one: Aggregate) -> Made:
-    op = MEANS[type(one.one.node)]
+def _as_in_rules(one: Aggregate) -> Made:
+    """An aggregate that rules have as it is, of numbers."""
+    op = AGGREGATES.get(type(one.one.node), "stddev")  # which is stddev_samp, too
     value = one.numbered([_as_word(one, one.number(one.one.node))])[0]
     if op in ("stddev", "variance"):
         one.total = False  # a group of one row has none
-    return one.fold(op, DOUBLE, value.term)
+    return one.fold(op, DOUBLE if OPERATIONS[op].gives else value.type, value.term)
 
 
 def _median(one: Aggregate) -> Made:
@@ -474,10 +473,11 @@ _NAMED: dict[str, Callable[[Aggregate], Made]] = {
 }  # fmt: skip
 _KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
     ((exp.Count,), _count), ((exp.CountIf,), _count_if), ((exp.Sum,), _sum), ((exp.Avg,), _avg),
-    ((exp.Min, exp.Max), _extreme), ((exp.LogicalAnd, exp.LogicalOr), _every), ((*MEANS,), _moment),
+    ((exp.Min, exp.Max), _extreme), ((exp.LogicalAnd, exp.LogicalOr), _every), 
     ((exp.Median,), _median), ((exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), _bits),
     ((exp.ArrayAgg,), ordered.listed), ((exp.Mode,), ordered.mode),
     ((exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _quantile),
     ((exp.GroupConcat,), ordered.joined), ((exp.ArgMax, exp.ArgMin), ordered.arg_extreme),
     ((exp.AnyValue,), ordered.any_value), ((exp.First, exp.Last), ordered.end), (PAIRS, _of_pairs),
+    ((exp.StddevSamp, *AGGREGATES), _as_in_rules),
 ]  # fmt: skip
