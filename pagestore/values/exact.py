@@ -14,7 +14,8 @@ of Python values one by one where Arrow would misread some of them (objects.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.misfit import SHOWN, Misfit, misfit_of
 from pagestore.values.objects import DAY, Objects, from_objects, in_whole_microseconds
-from pagestore.values.types import Type, array_of, remedy_for
+from pagestore.values.types import MOMENTS, Type, array_of, kind_of, remedy_for
 
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 _REFUSALS: tuple[type[Exception], ...] = (
@@ -88,7 +89,7 @@ def _array(type_: Type, values: Any) -> pa.Array:
 
 def _of_arrow(type_: Type, array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a validated Arrow array in one chunk and without a dictionary."""
-    if _kind_of(array.type) not in SOURCES[type_.name] or not _same_zone(array.type, type_):
+    if not _may_become(type_, array.type):
         raise _no_source(type_, array.type)
     damage = damage_of(array)
     if damage:
@@ -143,14 +144,14 @@ def _of_numpy(type_: Type, values: np.ndarray) -> pa.Array:
                 f"{values.dtype} values for a column of type {type_}: {error}; cast them first",
             ) from None
         raise Misfit(row, f"{values[row]!r} is not a valid {type_}: {error}") from None
-    if _kind_of(array.type) not in SOURCES[type_.name] or not _same_zone(array.type, type_):
+    if not _may_become(type_, array.type):
         raise _no_source(type_, array.type)
     return array
 
 
 def _no_source(type_: Type, have: pa.DataType) -> Misfit:
     remedy = remedy_for(have)
-    if type_.zone and _kind_of(have) in ("date", "moment"):
+    if type_.zone and kind_of(have) in MOMENTS:
         remedy = "they have no zone; give them the one that they are in, as pyarrow.compute.assume_timezone does"
     return Misfit(None, f"{have} values for a column of type {type_}; {remedy}")
 
@@ -195,7 +196,7 @@ def _damage(array: pa.Array, error: Exception) -> Misfit:
     if pa.types.is_nested(array.type):  # its errors do not say to which row they belong
         return Misfit(None, damaged)
     row = _first_failing(len(array), lambda a, b: array.slice(a, b - a).validate(full=True))
-    if row is None or _kind_of(array.type) != "text":
+    if row is None or kind_of(array.type) != "text":
         return Misfit(row, damaged)
     raw = {pa.string_view(): pa.binary_view(), pa.large_string(): pa.large_binary()}.get(
         array.type, pa.binary()
@@ -229,45 +230,11 @@ def _fails(attempt: Callable[[int, int], Any], start: int, end: int) -> bool:
 
 # --- which types convert to which ---------------------------------------------------------------
 
-_NUMBERS, _MOMENTS = ("number", "float", "decimal", "null"), ("date", "moment", "null")
-SOURCES = {  # by the column's type
-    "int64": _NUMBERS,
-    "uint64": _NUMBERS,
-    "float64": _NUMBERS,
-    "decimal": _NUMBERS,
-    "bool": ("bool", "null"),
-    "date": _MOMENTS,
-    "time": ("time", "null"),
-    "timestamp": (*_MOMENTS, "zoned"),
-    "duration": ("duration", "null"),
-    "string": ("text", "null"),
-    "bytes": ("bytes", "null"),
-}
 
-
-@lru_cache(256)
-def _kind_of(kind: pa.DataType) -> str | None:
-    """Return the kind of an Arrow type's values; None for types that no column takes."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    of = pa.types
-    kinds = {
-        "null": of.is_null, "number": of.is_integer, "float": of.is_floating,
-        "decimal": of.is_decimal,
-        "bool": of.is_boolean, "date": of.is_date, "time": of.is_time, "duration": of.is_duration,
-        "moment": lambda t: of.is_timestamp(t) and t.tz is None,
-        "zoned": lambda t: of.is_timestamp(t) and t.tz is not None,
-        "text": lambda t: of.is_string(t) or of.is_large_string(t) or t == pa.string_view(),
-        "bytes": lambda t: of.is_binary(t) or of.is_large_binary(t) or of.is_fixed_size_binary(t)
-        or t == pa.binary_view(),
-    }  # fmt: skip
-    return next((name for name, matches in kinds.items() if matches(kind)), None)
-
-
-def _same_zone(have: pa.DataType, type_: Type) -> bool:
-    """Return whether both are moments with a zone, or neither is."""
-    kind = _kind_of(have)
-    return kind == "null" or (kind == "zoned") == bool(type_.zone)
+def _may_become(type_: Type, have: pa.DataType) -> bool:
+    """Return whether some values of an Arrow type are of a type; moments have a zone, or no side."""
+    kind = kind_of(have)
+    return kind == "null" or (kind in type_.kind.takes and (kind == "zoned") == bool(type_.zone))
 
 
 def _converted(type_: Type, array: pa.Array) -> pa.Array:
@@ -275,12 +242,12 @@ def _converted(type_: Type, array: pa.Array) -> pa.Array:
     target = type_.arrow
     if array.type == target and type_.name != "decimal":
         return array
-    kind = _kind_of(array.type)
+    kind = kind_of(array.type)
     if kind == "null":
         return pa.array([], target)
     if kind == "decimal" and array.type.bit_width < 128:  # Arrow has fewer casts for these
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
-    special = _SPECIAL.get((kind, type_.name))
+    special = _SPECIAL.get((kind, type_.kind.value))
     if type_.wide and special:
         return _converted(type_, from_objects(type_, array.to_pylist()))
     if special:
@@ -402,10 +369,10 @@ def _float_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
     return _floats(array).view(np.int64), np.ones(len(array), bool)
 
 
-_SPECIAL: dict[tuple[str | None, str], Callable[[Type, pa.Array], tuple[Words, Words]]] = {
-    ("float", "int64"): _float_to_whole, ("float", "uint64"): _float_to_whole,
-    ("float", "float64"): _float_to_float, ("number", "float64"): _whole_to_float,
-    ("number", "decimal"): _whole_to_decimal, ("float", "decimal"): _float_to_decimal,
-    ("decimal", "float64"): _decimal_to_float, ("moment", "date"): _moment_to_date,
-    ("date", "date"): _date_to_date,
+_SPECIAL: dict[tuple[str | None, type], Callable[[Type, pa.Array], tuple[Words, Words]]] = {
+    ("float", int): _float_to_whole,
+    ("float", float): _float_to_float, ("number", float): _whole_to_float,
+    ("number", Decimal): _whole_to_decimal, ("float", Decimal): _float_to_decimal,
+    ("decimal", float): _decimal_to_float, ("moment", date): _moment_to_date,
+    ("date", date): _date_to_date,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
@@ -139,28 +139,34 @@ class Type(NamedTuple):
 
 class Kind(NamedTuple):
     """What is known of the types of a name: the class of Python's values, the dtypes of numpy's
-    values and of the numbers in Arrow's buffers ("" where these are no numbers), and the Arrow
-    type, unless it has digits.
+    values and of the numbers in Arrow's buffers ("" where these are no numbers), the Arrow type,
+    unless it has digits, and the kinds of Arrow's values that it takes, beginning with its own.
     """
 
     value: type
     numpy: str
     stored: str
     arrow: Callable[[], pa.DataType] | None
+    takes: tuple[str, ...]
 
 
+_REAL, MOMENTS = ("float", "number", "decimal"), ("moment", "date")
 KINDS: dict[str, Kind] = {
-    "int64": Kind(int, "int64", "int64", lambda: pa.int64()),
-    "uint64": Kind(int, "uint64", "uint64", lambda: pa.uint64()),
-    "float64": Kind(float, "float64", "float64", lambda: pa.float64()),
-    "bool": Kind(bool, "bool", "bool", lambda: pa.bool_()),
-    "date": Kind(date, "datetime64[D]", "int32", lambda: pa.date32()),
-    "time": Kind(time, "", "int64", lambda: pa.time64("us")),
-    "timestamp": Kind(datetime, "datetime64[us]", "int64", lambda: pa.timestamp("us")),
-    "duration": Kind(timedelta, "timedelta64[us]", "int64", lambda: pa.duration("us")),
-    "string": Kind(str, "", "", lambda: pa.string()),
-    "bytes": Kind(bytes, "", "", lambda: pa.binary()),
-    "decimal": Kind(Decimal, "", "", None),
+    "int64": Kind(int, "int64", "int64", lambda: pa.int64(), ("number", *_REAL)),
+    "uint64": Kind(int, "uint64", "uint64", lambda: pa.uint64(), ("number", *_REAL)),
+    "float64": Kind(float, "float64", "float64", lambda: pa.float64(), _REAL),
+    "bool": Kind(bool, "bool", "bool", lambda: pa.bool_(), ("bool",)),
+    "date": Kind(date, "datetime64[D]", "int32", lambda: pa.date32(), MOMENTS[::-1]),
+    "time": Kind(time, "", "int64", lambda: pa.time64("us"), ("time",)),
+    "timestamp": Kind(
+        datetime, "datetime64[us]", "int64", lambda: pa.timestamp("us"), (*MOMENTS, "zoned")
+    ),
+    "duration": Kind(
+        timedelta, "timedelta64[us]", "int64", lambda: pa.duration("us"), ("duration",)
+    ),
+    "string": Kind(str, "", "", lambda: pa.string(), ("text",)),
+    "bytes": Kind(bytes, "", "", lambda: pa.binary(), ("bytes",)),
+    "decimal": Kind(Decimal, "", "", None, ("decimal", *_REAL)),
 }
 
 
@@ -376,25 +382,37 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
     """Return the type that holds an Arrow type without loss. Raises SchemaError."""
     if pa.types.is_dictionary(arrow):
         arrow = arrow.value_type
-    for matches, word_type in _OF_ARROW:
-        if matches(arrow):
-            return Type(word_type)
-    if pa.types.is_timestamp(arrow):
+    kind = kind_of(arrow)
+    if kind == "zoned":
         return _known_zone(name, Type("timestamp", zone=arrow.tz))
-    if pa.types.is_decimal(arrow) and 0 <= arrow.scale <= arrow.precision <= DIGITS_MAX:
+    if kind == "decimal" and 0 <= arrow.scale <= arrow.precision <= DIGITS_MAX:
         return Type("decimal", arrow.precision, arrow.scale)
+    if kind in _HOLDS and not pa.types.is_fixed_size_binary(arrow):
+        return Type("uint64" if pa.types.is_uint64(arrow) else _HOLDS[kind])
     raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {remedy_for(arrow)}")
 
 
-_OF_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (lambda t: pa.types.is_boolean(t), "bool"), (lambda t: pa.types.is_uint64(t), "uint64"),
-    (lambda t: pa.types.is_integer(t), "int64"), (lambda t: pa.types.is_floating(t), "float64"),
-    (lambda t: pa.types.is_date(t), "date"), (lambda t: pa.types.is_time(t), "time"),
-    (lambda t: pa.types.is_duration(t), "duration"),
-    (lambda t: pa.types.is_timestamp(t) and t.tz is None, "timestamp"),
-    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(), "string"),
-    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(), "bytes"),
-)  # fmt: skip
+# the type that holds the values of a kind as they are, but for decimals
+_HOLDS = {kind.takes[0]: name for name, kind in reversed(KINDS.items()) if kind.arrow}
+
+
+@lru_cache(256)
+def kind_of(arrow: pa.DataType) -> str | None:
+    """Return the kind of an Arrow type's values; None for types that no column takes."""
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    of = pa.types
+    kinds = {
+        "null": of.is_null, "number": of.is_integer, "float": of.is_floating,
+        "decimal": of.is_decimal,
+        "bool": of.is_boolean, "date": of.is_date, "time": of.is_time, "duration": of.is_duration,
+        "moment": lambda t: of.is_timestamp(t) and t.tz is None,
+        "zoned": lambda t: of.is_timestamp(t) and t.tz is not None,
+        "text": lambda t: of.is_string(t) or of.is_large_string(t) or t == pa.string_view(),
+        "bytes": lambda t: of.is_binary(t) or of.is_large_binary(t) or of.is_fixed_size_binary(t)
+        or t == pa.binary_view(),
+    }  # fmt: skip
+    return next((name for name, matches in kinds.items() if matches(arrow)), None)
 
 
 def remedy_for(arrow: pa.DataType) -> str:
