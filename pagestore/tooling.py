@@ -27,12 +27,12 @@ from pagestore.values.codec import beyond, bounds_of, holding, interned_as, numb
 from pagestore.values.dictionary import is_utf8
 from pagestore.values.exact import damage_of
 from pagestore.values.row_formats import unnamed_index
-from pagestore.values.types import DIGITS_MAX, type_of_arrow
+from pagestore.values.types import KINDS, type_of_arrow
 from pagestore.versions.catalog import is_own, whole_of
 from pagestore.versions.hosts import hosts
 
 __all__ = [
-    "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment",
+    "BAG_ROWS", "KINDS", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment",
     "VersionInfo", "Walk", "additions", "applications", "apply", "batch_rows", "beside",
     "beyond", "bounds_of", "build_segment", "changes_between", "damage_of", "empty_store",
     "end_words", "holding", "hosts", "in_words", "interned_as", "is_own", "is_utf8", "library", "naming_path",

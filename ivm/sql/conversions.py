@@ -23,10 +23,11 @@ from ivm.sql.types import (
     INTEGER,
     INTERVAL,
     JSON,
+    KINDS,
     LONG,
     MOST,
     NULL,
-    TIME,
+    OF_TIMES,
     TIMESTAMP,
     TIMESTAMPTZ,
     UUID,
@@ -301,7 +302,7 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:  #
     term, own, _ = value
     if (
         own == VARCHAR
-        and (name := "int" if type_.is_integer else _OF_TEXT.get(type_))
+        and (name := "int" if type_.is_integer else KINDS[type_.name].reads)
         and not type_.wide
     ):
         return call("float:single", call(name, term)) if type_ == FLOAT else call(name, term)
@@ -338,26 +339,12 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:  #
         return call("decimal", term, Lit(type_.scale, "int64"))
     if type_ == VARCHAR and own not in (BLOB, INTERVAL):
         return call("string", term)
-    if name := _OF_TIMES.get((own, type_)):
-        return call(name, term)
+    if maker := OF_TIMES.get((own, type_)):
+        return call(maker, term)
     if type_ == TIMESTAMPTZ and own in (DATE, TIMESTAMP):
         return call("datetime:utc", call("datetime", term))
     hint = ": EXTRACT takes parts of an interval" if own == INTERVAL else ""
     raise SqlError(f"{own} is not converted to {type_}{hint}", node)
-
-
-_OF_TEXT = {
-    FLOAT: "float", DOUBLE: "float", BOOLEAN: "bool", DATE: "date", TIMESTAMP: "datetime",
-    TIMESTAMPTZ: "datetime:zoned", TIME: "time", UUID: "string:uuid", JSON: "string:whole_json",
-}  # fmt: skip
-
-
-DATE_OF = "datetime:date"  # of a moment; "date" is that of a text, too
-# the function that makes a time of another kind of time
-_OF_TIMES = {
-    (TIMESTAMP, DATE): DATE_OF, (TIMESTAMPTZ, DATE): DATE_OF,
-    (DATE, TIMESTAMP): "datetime", (TIMESTAMPTZ, TIMESTAMP): "datetime", (TIMESTAMP, TIME): "time",
-}  # fmt: skip
 
 
 def _one(exponent: int, type_: str) -> Lit:

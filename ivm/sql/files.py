@@ -25,6 +25,7 @@ from ivm.sql.types import (
     SqlType,
     decimal,
 )  # fmt: skip
+from pagestore.host import Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -368,11 +369,4 @@ def _arrow(type_: SqlType) -> pa.DataType:
 
     if type_.is_decimal:
         return pa.decimal128(min(type_.precision, 38), type_.scale)
-    if type_.is_integer:
-        return pa.decimal128(38, 0) if type_.wide else pa.int64()
-    names = {
-        "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "TIME": pa.time64("us"),
-        "BOOLEAN": pa.bool_(),
-        TIMESTAMPTZ.name: pa.timestamp("us", "UTC"), BLOB.name: pa.binary(),
-    }  # fmt: skip
-    return pa.float64() if type_.is_float else names.get(type_.name, pa.string())
+    return Type.parse(type_.store).arrow

@@ -124,16 +124,83 @@ class SqlType(NamedTuple):
             return "int64"
         if self.is_decimal:
             return f"decimal({min(self.precision, DIGITS)},{self.scale})"
-        return _STORE.get(self.name, "int64")
+        return KINDS[self.name].store
 
 
-_STORE = {
-    "FLOAT": "float64", "DOUBLE": "float64", "VARCHAR": "string", "UUID": "string",
-    "LIST": "string", "STRUCT": "string", "TUPLE": "string", "MAP": "string", "ENUM": "string",
-    "JSON": "string", "BOOLEAN": "bool", "DATE": "date", "TIME": "time",
-    "TIMESTAMP": "timestamp", "TIMESTAMP WITH TIME ZONE": "timestamp(UTC)", "BLOB": "bytes",
-    "NULL": "int64",
-}  # fmt: skip
+class PostgresType(NamedTuple):
+    """A type of PostgreSQL: its oid, its name in pg_type, its name in SQL, its bytes (-1: as many
+    as it takes), its category, and the oid of a list of its values.
+    """
+
+    oid: int
+    name: str
+    shown: str
+    size: int
+    category: str
+    array: int
+
+
+class Kind(NamedTuple):
+    """What is known of the types of a name: the type of a column of the store that has the values,
+    PostgreSQL's type, the names of sqlglot, the function that reads a text as one, Spark's name of
+    it, by which a function casts, and the function that reads a text as Spark does.
+    """
+
+    store: str
+    postgres: PostgresType
+    parsed: str = ""
+    reads: str = ""
+    spark: str = ""
+    spark_reads: str = ""
+
+
+BOOL = PostgresType(16, "bool", "boolean", 1, "B", 1000)
+BYTEA = PostgresType(17, "bytea", "bytea", -1, "U", 1001)
+INT8 = PostgresType(20, "int8", "bigint", 8, "N", 1016)
+INT2 = PostgresType(21, "int2", "smallint", 2, "N", 1005)
+INT4 = PostgresType(23, "int4", "integer", 4, "N", 1007)
+TEXT = PostgresType(25, "text", "text", -1, "S", 1009)
+OF_JSON = PostgresType(114, "json", "json", -1, "U", 199)
+FLOAT4 = PostgresType(700, "float4", "real", 4, "N", 1021)
+FLOAT8 = PostgresType(701, "float8", "double precision", 8, "N", 1022)
+NUMERIC = PostgresType(1700, "numeric", "numeric", -1, "N", 1231)
+_TEXTS = "VARCHAR CHAR TEXT NCHAR NVARCHAR BPCHAR"
+_MOMENTS = "TIMESTAMP TIMESTAMPNTZ DATETIME TIMESTAMP_S TIMESTAMP_MS"
+# fmt: off
+KINDS = {  # the first of a type of the store is what SQL calls a column that it did not create
+    "BIGINT": Kind("int64", INT8, "BIGINT BIGSERIAL", spark="bigint"),
+    "TINYINT": Kind("int64", INT2, "TINYINT", spark="tinyint"),
+    "SMALLINT": Kind("int64", INT2, "SMALLINT", spark="smallint"),
+    "INTEGER": Kind("int64", INT4, "INT MEDIUMINT SERIAL", spark="int"),
+    "HUGEINT": Kind("int64", NUMERIC, "INT128"),
+    "UTINYINT": Kind("int64", INT2, "UTINYINT"),
+    "USMALLINT": Kind("int64", INT4, "USMALLINT"),
+    "UINTEGER": Kind("int64", INT8, "UINT"),
+    "UBIGINT": Kind("int64", NUMERIC, "UBIGINT"),
+    "DOUBLE": Kind("float64", FLOAT8, "DOUBLE", "float", "double"),
+    "FLOAT": Kind("float64", FLOAT4, "FLOAT", "float", "float"),
+    "DECIMAL": Kind("decimal", NUMERIC),
+    "VARCHAR": Kind("string", TEXT, _TEXTS, spark="string"),
+    "UUID": Kind("string", PostgresType(2950, "uuid", "uuid", 16, "U", 2951), "UUID", "string:uuid"),
+    "JSON": Kind("string", OF_JSON, "JSON JSONB", "string:whole_json"),
+    "LIST": Kind("string", TEXT), "STRUCT": Kind("string", OF_JSON), "MAP": Kind("string", OF_JSON),
+    "TUPLE": Kind("string", TEXT), "ENUM": Kind("string", TEXT),
+    "BOOLEAN": Kind("bool", BOOL, "BOOLEAN", "bool", "boolean"),
+    "DATE": Kind("date", PostgresType(1082, "date", "date", 4, "D", 1182), "DATE", "date",
+                 "date", "spark:date"),
+    "TIME": Kind("time", PostgresType(1083, "time", "time without time zone", 8, "D", 1183), "TIME",
+                 "time"),
+    "TIMESTAMP": Kind("timestamp", PostgresType(1114, "timestamp", "timestamp without time zone",
+                                                8, "D", 1115), _MOMENTS, "datetime",
+                      spark_reads="spark:moment"),
+    "TIMESTAMP WITH TIME ZONE": Kind(
+        "timestamp(UTC)", PostgresType(1184, "timestamptz", "timestamp with time zone", 8, "D", 1185),
+        "TIMESTAMPTZ", "datetime:zoned", "timestamp", "spark:moment"),
+    "INTERVAL": Kind("int64", PostgresType(1186, "interval", "interval", 16, "T", 1187), "INTERVAL"),
+    "BLOB": Kind("bytes", BYTEA, "BLOB BINARY VARBINARY"),
+    "NULL": Kind("int64", TEXT),
+}
+# fmt: on
 INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEINT")
 LONG, UBIGINT = SqlType("HUGEINT", wide=True), SqlType("UBIGINT")
 FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))
@@ -143,17 +210,12 @@ DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(
 TIMESTAMPTZ, UUID, BLOB = SqlType("TIMESTAMP WITH TIME ZONE"), SqlType("UUID"), SqlType("BLOB")
 JSON = SqlType("JSON")
 _T = exp.DataType.Type
-_NAMES = {
-    _T.TINYINT: "TINYINT", _T.SMALLINT: "SMALLINT", _T.INT: "INTEGER", _T.BIGINT: "BIGINT",
-    _T.INT128: "HUGEINT", _T.MEDIUMINT: "INTEGER", _T.UTINYINT: "UTINYINT",
-    _T.USMALLINT: "USMALLINT", _T.UINT: "UINTEGER", _T.UBIGINT: "UBIGINT", _T.FLOAT: "FLOAT",
-    _T.DOUBLE: "DOUBLE", _T.VARCHAR: "VARCHAR", _T.CHAR: "VARCHAR", _T.TEXT: "VARCHAR",
-    _T.NCHAR: "VARCHAR", _T.NVARCHAR: "VARCHAR", _T.BPCHAR: "VARCHAR", _T.BOOLEAN: "BOOLEAN",
-    _T.DATE: "DATE", _T.TIME: "TIME", _T.TIMESTAMP: "TIMESTAMP", _T.TIMESTAMPNTZ: "TIMESTAMP",
-    _T.DATETIME: "TIMESTAMP", _T.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", _T.BINARY: "BLOB",
-    _T.VARBINARY: "BLOB", _T.BLOB: "BLOB", _T.INTERVAL: "INTERVAL", _T.SERIAL: "INTEGER",
-    _T.BIGSERIAL: "BIGINT", _T.UUID: "UUID", _T.TIMESTAMP_S: "TIMESTAMP",
-    _T.TIMESTAMP_MS: "TIMESTAMP", _T.JSON: "JSON", _T.JSONB: "JSON",
+_NAMES = {_T[word]: name for name, kind in KINDS.items() for word in kind.parsed.split()}
+DATE_OF = "datetime:date"  # of a moment; that of its column's type reads a text, too
+# the function that makes a time of another kind of time
+OF_TIMES = {
+    (TIMESTAMP, DATE): DATE_OF, (TIMESTAMPTZ, DATE): DATE_OF,
+    (DATE, TIMESTAMP): "datetime", (TIMESTAMPTZ, TIMESTAMP): "datetime", (TIMESTAMP, TIME): "time",
 }  # fmt: skip
 
 
@@ -251,20 +313,10 @@ def type_of_store(text: str) -> SqlType:
     if text.startswith("decimal"):
         precision, scale = text[8:-1].split(",")
         return decimal(int(precision), int(scale))
-    names = {
-        "int64": "BIGINT",
-        "uint64": "UBIGINT",
-        "float64": "DOUBLE",
-        "duration": "BIGINT",
-        "rope": "VARCHAR",
-    }
-    own = (
-        {store: name for name, store in reversed(_STORE.items())}
-        | names
-        | {"timestamp": "TIMESTAMP"}
-    )
+    names = {kind.store: name for name, kind in reversed(KINDS.items())}
+    names |= {"uint64": "UBIGINT", "duration": "BIGINT"}
     return SqlType(
-        own.get(text, "TIMESTAMP WITH TIME ZONE" if text.startswith("timestamp(") else "VARCHAR")
+        names.get(text, TIMESTAMPTZ.name if text.startswith("timestamp(") else "VARCHAR")
     )
 
 

@@ -23,16 +23,15 @@ from ivm.transaction import Transaction
 from ivm.why.derivations import Derivations, Sketch, with_values
 from ivm.why.missing import Insertions
 from pagestore.errors import PagestoreError
-from pagestore.host import EphemeralTransaction
+from pagestore.host import EphemeralTransaction, Type
 
 OF_ONE = 60  # values that are tried for one set of insertions
 OF_ALL = 300  # for all sets of one question
-# values that rows hardly have, by type: small ones first, which fit more columns
-FRESH: dict[str, tuple[Any, ...]] = {
-    "int64": (101, 1_000_000_007), "uint64": (101, 1_000_000_007), "float64": (101.5,),
-    "decimal": (Decimal(7),), "string": ("new",), "bytes": (b"new",), "bool": (True, False),
-    "date": (date(2999, 1, 1),), "time": (time(23, 59),), "duration": (timedelta(days=3),),
-    "timestamp": (datetime(2999, 1, 1),),
+# values that rows hardly have, by class: small ones first, which fit more columns
+FRESH: dict[type, tuple[Any, ...]] = {
+    int: (101, 1_000_000_007), float: (101.5,), Decimal: (Decimal(7),), str: ("new",),
+    bytes: (b"new",), bool: (True, False), date: (date(2999, 1, 1),), time: (time(23, 59),),
+    timedelta: (timedelta(days=3),), datetime: (datetime(2999, 1, 1),),
 }  # fmt: skip
 
 
@@ -84,8 +83,9 @@ class Trials:
             for constant in constants(rule)
             if constant.type == type_
         ]
-        zone = ZoneInfo(type_[len("timestamp(") : -1]) if type_.startswith("timestamp(") else None
-        for fresh in FRESH[type_.partition("(")[0]]:
+        parsed = Type.parse(type_)
+        zone = ZoneInfo(parsed.zone) if parsed.zone else None
+        for fresh in FRESH[parsed.kind.value]:
             yield _moved(fresh.replace(tzinfo=zone) if zone else fresh, number)
         for value in dict.fromkeys(given):
             yield from _near(value) if value is not None else ()

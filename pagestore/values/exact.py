@@ -22,7 +22,7 @@ import numpy as np
 
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.misfit import SHOWN, Misfit, misfit_of
-from pagestore.values.objects import DAY, Objects, from_objects, in_whole_microseconds
+from pagestore.values.objects import Objects, from_objects, in_whole_microseconds
 from pagestore.values.types import MOMENTS, Type, array_of, kind_of, remedy_for
 
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
@@ -346,17 +346,11 @@ def _decimal_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
     return np.array(floats, np.float64).view(np.int64), np.array(good, bool)
 
 
-def _moment_to_date(_: Type, array: pa.Array) -> tuple[Words, Words]:
+def _to_date(_: Type, array: pa.Array) -> tuple[Words, Words]:
+    """Convert moments and date64, which is in milliseconds."""
     units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
     words = numbers_of(array, np.int64)
-    days, rest = np.divmod(words, 24 * 60 * 60 * units[array.type.unit])
-    good = (rest == 0) & (np.abs(days) < 2**31)
-    return np.where(good, days, 0), good
-
-
-def _date_to_date(_: Type, array: pa.Array) -> tuple[Words, Words]:
-    """Convert date64, which is in milliseconds."""
-    days, rest = np.divmod(numbers_of(array, np.int64), DAY // 1000)
+    days, rest = np.divmod(words, 24 * 60 * 60 * units[getattr(array.type, "unit", "ms")])
     good = (rest == 0) & (np.abs(days) < 2**31)
     return np.where(good, days, 0), good
 
@@ -373,6 +367,5 @@ _SPECIAL: dict[tuple[str | None, type], Callable[[Type, pa.Array], tuple[Words, 
     ("float", int): _float_to_whole,
     ("float", float): _float_to_float, ("number", float): _whole_to_float,
     ("number", Decimal): _whole_to_decimal, ("float", Decimal): _float_to_decimal,
-    ("decimal", float): _decimal_to_float, ("moment", date): _moment_to_date,
-    ("date", date): _date_to_date,
+    ("decimal", float): _decimal_to_float, **{(kind, date): _to_date for kind in MOMENTS},
 }  # fmt: skip

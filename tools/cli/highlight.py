@@ -5,10 +5,9 @@
 from pygments.lexer import RegexLexer, words
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text
 
-TYPES = (
-    "int", "float", "decimal", "string", "bool", "boolean", "date", "datetime", "time", "duration",
-    "uint64", "bytes", "int64", "float64", "timestamp",
-)  # fmt: skip
+from pagestore.tooling import KINDS
+
+TYPES = ("int", "float", "boolean", "datetime", *KINDS)
 
 
 class LogiqlLexer(RegexLexer):

@@ -20,11 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pagestore.host import Type
-from pagestore.tooling import DIGITS_MAX
 
 from ..loading.casts import DatasetError
 from .recipe import DROP, KEEP, QUARANTINE, WITHOUT, Recipe, Wanted
-from .source.types import STORED, spark_type
+from .source.types import held, spark_type
 
 STATE, REASONS, ROW, PREFER, UNREAD = "$state", "$reasons", "$row", "$prefer", "$unread"
 TRIED, TYPED, VALUE = "$tried", "$typed", "value"
@@ -35,9 +34,10 @@ WHOLE = "decimal(38,0)"
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 DAY = r"\d{4,}-\d\d?-\d\d?"
 TIME = r"[T ]\d\d?:\d\d(:\d\d(\.\d{1,6}0*)?)?"
-SPELT = {  # the forms of texts that Spark reads exactly
-    "int64": r"[+-]?\d+", "float64": rf"{NUMBER}|(?i:[+-]?inf(inity)?|nan)", "decimal": NUMBER,
-    "bool": "(?i:true|false)|[01]", "date": rf"{DAY}({TIME})?", "timestamp": rf"{DAY}({TIME})?",
+SPELT = {  # the forms of texts that Spark reads exactly, by its types
+    T.LongType: r"[+-]?\d+", T.DoubleType: rf"{NUMBER}|(?i:[+-]?inf(inity)?|nan)",
+    T.DecimalType: NUMBER, T.BooleanType: "(?i:true|false)|[01]", T.DateType: rf"{DAY}({TIME})?",
+    T.TimestampNTZType: rf"{DAY}({TIME})?", T.TimestampType: rf"{DAY}({TIME})?",
 }  # fmt: skip
 ZONE = r"\s*(Z|UTC|[+-]\d\d?(:?\d\d){0,2}|[A-Za-z_]+/[A-Za-z_/]+)"
 UTC = {"UTC", "Etc/UTC", "+00:00"}  # zones of columns in which times without a zone are UTC
@@ -96,19 +96,15 @@ def _verify_fills(recipe: Recipe, spark: SparkSession) -> None:
 
 
 def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
-    held = STORED.get(type(kind))
-    if isinstance(kind, T.DecimalType) and kind.precision <= DIGITS_MAX:
-        held = f"decimal({kind.precision},{kind.scale})"
-    if held is None or held in WITHOUT:
+    stored = held(kind)
+    if stored is None or stored.name in WITHOUT:
         raise DatasetError(
             f"{recipe.name}: column {name} is of type {kind.simpleString()}, which no relation "
             "holds: say with columns which ones are taken, and by which expressions"
         )
     in_key = name in recipe.key
     nulls = QUARANTINE if in_key else KEEP
-    return Wanted(
-        Type.parse(held)._replace(nullable=not in_key), f"`{name.replace('`', '``')}`", nulls
-    )
+    return Wanted(stored._replace(nullable=not in_key), f"`{name.replace('`', '``')}`", nulls)
 
 
 def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
@@ -288,18 +284,16 @@ def _changed(raw: Column, value: Column, source: T.DataType, kind: Type) -> Colu
 
 def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
     """Return whether Spark reads a text as something else, like 12:30 as today, and 1d as 1."""
-    if kind.name not in SPELT:
+    type_ = type(spark_type(kind))
+    if type_ not in SPELT:
         return None
-    if kind.name == "timestamp":
-        zone = "" if not kind.zone else ZONE + "?" if kind.zone in UTC else ZONE
-    else:
-        zone = ""
-    misread = ~raw.rlike(rf"^\s*({SPELT[kind.name]}){zone}\s*$")
-    if kind.name == "decimal":
+    zone = "" if not kind.zone else ZONE + "?" if kind.zone in UTC else ZONE
+    misread = ~raw.rlike(rf"^\s*({SPELT[type_]}){zone}\s*$")
+    if type_ is T.DecimalType:
         # more decimals than the column keeps
         beyond = raw.rlike(rf"^[^eE]*\.\d{{{kind.scale}}}\d*[1-9]\d*\s*$")
         return misread | beyond | (value.cast(WIDE) != raw.try_cast(WIDE))
-    if kind.name == "date":
+    if type_ is T.DateType:
         return misread | (value.cast("timestamp_ntz") != raw.try_cast("timestamp_ntz"))
     if kind.name == "float64":
         endless = F.abs(value) == F.lit(float("inf"))

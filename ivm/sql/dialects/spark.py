@@ -24,6 +24,7 @@ from ivm.sql.dialects.spark_queries import (
     rows_of_calls,
 )
 from ivm.sql.dialects.table import Meaning, duckdb, table
+from ivm.sql.types import KINDS as SQL_KINDS
 
 SAME = """
 now current_date curdate current_timestamp localtimestamp current_time localtime
@@ -55,10 +56,7 @@ CALLS: dict[str, Meaning] = {
     "if|iff(c, a, b)": "CASE WHEN :c THEN :a ELSE :b END", "not(x)": "NOT :x",
     # casts
     **{f"{name}(x)": f"spark_cast(:x, '{type_}')" for name, type_ in (
-        ("string", "VARCHAR"), ("int", "INTEGER"), ("bigint", "BIGINT"), ("smallint", "SMALLINT"),
-        ("tinyint", "TINYINT"), ("double", "DOUBLE"), ("float", "FLOAT"), ("boolean", "BOOLEAN"),
-        ("date", "DATE"),
-        ("timestamp", "TIMESTAMPTZ"), ("decimal", "DECIMAL(10,0)"),
+        *((kind.spark, name) for name, kind in SQL_KINDS.items() if kind.spark), ("decimal", "DECIMAL(10,0)"),
     )},
     # numbers
     "ceil|ceiling(x)": "CAST(ceil(:x) AS BIGINT)", "floor(x)": "CAST(floor(:x) AS BIGINT)",

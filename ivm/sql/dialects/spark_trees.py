@@ -366,11 +366,10 @@ def map_of(node: exp.Anonymous) -> exp.Expr:
 
 def type_names(name: str) -> str:
     """Return the text of an expression that gives a type's name in Spark."""
-    kinds = {"text": "string", "date": "date", "boolean": "boolean", "timestamptz": "timestamp",
-             "timestamp": "timestamp_ntz"}  # fmt: skip
+    kinds = {"text": "string", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
     others = "replace(replace(replace(lower(typeof(:{0})), 'integer', 'int'), '\"', ''), ' ', '')"
     pairs = ", ".join(f"'{kind}', '{shown}'" for kind, shown in kinds.items())
-    return f"by_type(:{name}, {pairs}, 'integer float decimal', {others.format(name)})"
+    return f"by_type(:{name}, {pairs}, 'integer float decimal date boolean', {others.format(name)})"
 
 
 def counted(node: exp.Anonymous) -> exp.Expr:

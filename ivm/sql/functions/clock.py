@@ -21,7 +21,7 @@ from sqlglot import exp
 from ivm.errors import EditError
 from ivm.lang.ir import MIRRORED
 from ivm.names import CLOCK, TODAY, moment_of
-from ivm.sql.conversions import DATE_OF, convert
+from ivm.sql.conversions import convert
 from ivm.sql.naming.names import called
 from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import (
@@ -38,7 +38,7 @@ from ivm.sql.terms import (
     substitute,
     variables,
 )
-from ivm.sql.types import DATE, TIME, TIMESTAMP, TIMESTAMPTZ
+from ivm.sql.types import DATE, DATE_OF, TIME, TIMESTAMP, TIMESTAMPTZ
 from pagestore.host import Store
 
 MOMENT = Table(CLOCK, (Column("moment", TIMESTAMPTZ, False),), ())

@@ -25,6 +25,7 @@ from ivm.sql.types import (
     DOUBLE,
     FLOAT,
     INTEGER,
+    KINDS,
     MOST,
     NULL,
     TIME,
@@ -183,10 +184,9 @@ def _spark_read(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
         return convert(_of_text("spark:whole", value, BIGINT), wanted, node)
     if wanted.is_float:
         return convert(_of_text("spark:float", value, DOUBLE), wanted, node)
-    if wanted == DATE:
-        return _of_text("spark:date", value, DATE)
-    if wanted in (TIMESTAMP, TIMESTAMPTZ):
-        return convert(_of_text("spark:moment", value, TIMESTAMP), wanted, node)
+    if reads := KINDS[wanted.name].spark_reads:
+        own = TIMESTAMP if wanted == TIMESTAMPTZ else wanted
+        return convert(_of_text(reads, value, own), wanted, node)
     text = value._replace(term=call("string:trim", value.term))
     if wanted == BOOLEAN:
         word = call("string:lower", text.term)

@@ -22,6 +22,7 @@ from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
     DATE,
+    DATE_OF,
     DOUBLE,
     INTERVAL,
     NULL,
@@ -261,7 +262,7 @@ def part(node: exp.Expr, value: Value) -> Typed:
 def _isoyear(moment: Term) -> Term:
     """Return the year of a week: that of its Thursday."""
     to_thursday = call("-", Lit(4, "int64"), call("datetime:isoweekday", moment))
-    return call("datetime:year", call("+", call("date", moment), to_thursday))
+    return call("datetime:year", call("+", call(DATE_OF, moment), to_thursday))
 
 
 def _of_year(divisor: int, before: int) -> Callable[[Term], Term]:

@@ -20,7 +20,7 @@ from .messages import Fields, ProtocolError, row
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = (
     known.BOOL.oid, known.BYTEA.oid, known.INT8.oid, known.INT2.oid, known.INT4.oid, known.TEXT.oid,
-    known.OID.oid, known.JSON.oid, known.FLOAT4.oid, known.FLOAT8.oid,
+    known.OID.oid, known.OF_JSON.oid, known.FLOAT4.oid, known.FLOAT8.oid,
 )  # fmt: skip
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID = (
     known.DATE.oid, known.TIME.oid, known.TIMESTAMP.oid, known.TIMESTAMPTZ.oid, known.INTERVAL.oid,
@@ -33,7 +33,11 @@ LISTED = (  # types of columns and of items of lists that answers have
 LISTS = {kind.oid: kind.array for kind in LISTED}
 ITEMS = {oid: item for item, oid in LISTS.items()}
 SIZES = {kind.oid: kind.size for kind in LISTED if kind.size > 0}
-BY_NAME = {name: kind.oid for name, kind in known.BY_NAME.items() if kind in (*LISTED, known.JSON)}
+BY_NAME = {
+    name: kind.postgres.oid
+    for name, kind in known.KINDS.items()
+    if kind.postgres in (*LISTED, known.OF_JSON)
+}
 NUMBERS = {BOOL: "?", INT2: "h", INT4: "i", INT8: "q", FLOAT4: "f", FLOAT8: "d"}
 EPOCH = datetime(2000, 1, 1)
 MICROSECOND = timedelta(microseconds=1)

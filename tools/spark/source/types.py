@@ -19,24 +19,12 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 
 from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Type
+from pagestore.tooling import type_of_arrow
 
-SPARK: dict[str, T.DataType] = {
-    "int64": T.LongType(), "uint64": T.DecimalType(20, 0), "float64": T.DoubleType(),
-    "bool": T.BooleanType(), "date": T.DateType(), "time": T.TimeType(6),
-    "timestamp": T.TimestampNTZType(), "duration": T.DayTimeIntervalType(),
-    "string": T.StringType(), "bytes": T.BinaryType(),
-}  # fmt: skip
-STORED: dict[type[T.DataType], str] = {
-    T.ByteType: "int64", T.ShortType: "int64", T.IntegerType: "int64", T.LongType: "int64",
-    T.FloatType: "float64", T.DoubleType: "float64", T.BooleanType: "bool", T.DateType: "date",
-    T.TimeType: "time", T.TimestampNTZType: "timestamp", T.TimestampType: "timestamp(UTC)",
-    T.DayTimeIntervalType: "duration", T.StringType: "string", T.CharType: "string",
-    T.VarcharType: "string", T.BinaryType: "bytes",
-}  # fmt: skip
 REMEDIES: dict[type[T.DataType], str] = {
     T.ArrayType: "make rows of its elements with explode, in a relation of their own, or text with "
     "to_json",
@@ -56,11 +44,9 @@ REMEDIES: dict[type[T.DataType], str] = {
 
 def spark_type(column_type: Type) -> T.DataType:
     """Return Spark's type for a column's."""
-    if column_type.zone:
-        return T.TimestampType()
-    if column_type.name == "decimal":
-        return T.DecimalType(column_type.precision, column_type.scale)
-    return SPARK[column_type.name]
+    if column_type.name == "uint64":
+        return T.DecimalType(20, 0)
+    return from_arrow_type(column_type.arrow, prefer_timestamp_ntz=True)
 
 
 def spark_schema(columns: Iterable[Column]) -> T.StructType:
@@ -114,14 +100,27 @@ def stored_schema(schema: T.StructType, key: Sequence[str]) -> Schema:
 def stored_type(field: T.StructField) -> Type:
     """Return the type of the column that holds a DataFrame's. Raises SchemaError with a remedy."""
     kind = field.dataType
-    if isinstance(kind, T.DecimalType):
-        return Type("decimal", kind.precision, kind.scale)
     if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation():
         remedy = "texts are compared by their bytes: collate it UTF8_BINARY first"
         raise SchemaError(f"column {field.name!r} is {kind.simpleString()}: {remedy}")
-    if type(kind) not in STORED:
-        remedy = next(REMEDIES[class_] for class_ in type(kind).__mro__ if class_ in REMEDIES)
+    stored = held(kind)
+    if stored is None:
         raise SchemaError(
-            f"column {field.name!r} is {kind.simpleString()}, which no column is: {remedy}"
+            f"column {field.name!r} is {kind.simpleString()}, which no column is: {_remedy(kind)}"
         )
-    return Type.parse(STORED[type(kind)])
+    return stored
+
+
+def held(kind: T.DataType) -> Type | None:
+    """Return the type of the column that holds a type of Spark's, None if there is none."""
+    if _remedy(kind) != REMEDIES[T.DataType]:
+        return None
+    plain = T.StringType() if isinstance(kind, T.CharType | T.VarcharType) else kind
+    try:
+        return type_of_arrow("", to_arrow_type(plain, timezone="UTC"))
+    except (TypeError, SchemaError):
+        return None
+
+
+def _remedy(kind: T.DataType) -> str:
+    return next(REMEDIES[class_] for class_ in type(kind).__mro__ if class_ in REMEDIES)

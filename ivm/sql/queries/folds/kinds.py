@@ -473,7 +473,7 @@ _NAMED: dict[str, Callable[[Aggregate], Made]] = {
 }  # fmt: skip
 _KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
     ((exp.Count,), _count), ((exp.CountIf,), _count_if), ((exp.Sum,), _sum), ((exp.Avg,), _avg),
-    ((exp.Min, exp.Max), _extreme), ((exp.LogicalAnd, exp.LogicalOr), _every), 
+    ((exp.Min, exp.Max), _extreme), ((exp.LogicalAnd, exp.LogicalOr), _every),
     ((exp.Median,), _median), ((exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), _bits),
     ((exp.ArrayAgg,), ordered.listed), ((exp.Mode,), ordered.mode),
     ((exp.PercentileCont, exp.PercentileDisc, exp.Quantile), _quantile),
