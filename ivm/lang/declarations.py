@@ -470,28 +470,18 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
             case Declaration():
                 defined.add(split(statement.head)[0].name)
             case Clause():
-                defined |= {split(head)[0].name for head in statement.heads}
-                parts = (
-                    statement.body,
-                    statement.groups,
-                    *(split(head)[1] for head in statement.heads),
-                )
-                terms = [arg for head in statement.heads for arg in split(head)[0].args]
-                folded = [term for _, given in statement.aggregates for term in given]
-                needed |= {name for part in (*parts, *terms, *folded) for name in names_in(part)}
+                heads = [split(head) for head in statement.heads]
+                defined |= {call.name for call, _ in heads}
+                terms = (term for call, value in heads for term in (*call.args, value))
+                folded = (term for _, given in statement.aggregates for term in given)
+                needed |= {*names_in(statement.body, statement.groups, *terms, *folded)}
             case Constraint():
-                needed |= {
-                    name for part in (statement.left, *statement.items) for name in names_in(part)
-                }
+                needed |= {*names_in(statement.left, *statement.items)}
             case Subsumption():
-                needed |= set(names_in(statement.body))
+                needed |= {*names_in(statement.body)}
             case Change():
-                folded = [term for _, given in statement.aggregates for term in given]
-                needed |= {
-                    name
-                    for part in (statement.head, statement.body, *folded)
-                    for name in names_in(part)
-                }
+                folded = (term for _, given in statement.aggregates for term in given)
+                needed |= {*names_in(statement.head, statement.body, *folded)}
     return needed, defined
 
 

@@ -193,9 +193,9 @@ def variables_in(part: "Formula | Node | Subsumption") -> list[Var]:
     return [inner for inner in walk(part) if isinstance(inner, Var)]
 
 
-def names_in(part: "Formula | Node | Subsumption | None") -> list[str]:
-    """Return the names of the predicates in a formula or a term, if there is one."""
-    inner = walk(part) if part is not None else ()
+def names_in(*parts: "Formula | Node | Subsumption | None") -> list[str]:
+    """Return the names of the predicates in formulas and terms, where there is one."""
+    inner = (node for part in parts if part is not None for node in walk(part))
     return [atom.name for atom in inner if isinstance(atom, Application)]
 
 

@@ -182,7 +182,7 @@ def _finish(
 
 def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:
     """Return a rule with some variables renamed."""
-    required = {v for name in rule.required for v in variables(substitute(Var(name), names))}
+    required = {*variables(*(substitute(Var(name), names) for name in rule.required))}
     return Rule(
         tuple(substitute(head, names) for head in rule.heads),
         tuple(substitute(literal, names) for literal in rule.body),

@@ -228,11 +228,11 @@ def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
     body.literals.append(
         Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs)))
     )
-    body.required |= {v for place in places for v in variables(first[place].term)}
+    body.required |= {*variables(*(first[place].term for place in places))}
     found = [_never(body)] if pairs else []  # else two rows differ, as the key does
     if table.weighs:
         body, row = _of_rows(builder, table)
-        body.required |= {v for place in places for v in variables(row[place].term)}
+        body.required |= {*variables(*(row[place].term for place in places))}
         body.literals.append(Test(Call(">", (body.weights[0], Lit(1, "int64")))))
         found.append(_never(body))
     return found
@@ -267,7 +267,7 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
         given[found_place] = row[place]
         body.required |= {*variables(row[place].term)}
     builder.scan(other, found, given)
-    used = {v for one in given if one is not None for v in variables(one.term)}
+    used = {*variables(*(one.term for one in given if one is not None))}
     return _using(body, used), _using(found, used)
 
 

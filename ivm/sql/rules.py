@@ -175,8 +175,8 @@ class Builder:
         for part, places in table.parts or ((table, tuple(range(len(row)))),):
             self._add_atom(part, body, tuple(row[place].term for place in places))
         body.scans.append((table, row))
-        key = frozenset(v for i in table.key for v in variables(row[i].term))
-        body.keys.append((key, frozenset(v for value in row for v in variables(value.term))))
+        key = frozenset(variables(*(row[i].term for i in table.key)))
+        body.keys.append((key, frozenset(variables(*(value.term for value in row)))))
         own = {*_owned_by_outer(body)}
         body.columns |= {
             value.term.name: value
@@ -353,9 +353,7 @@ class Builder:
 
     def tells_apart(self, body: Body, key: Iterable[Typed], identity: Iterable[Typed]) -> None:
         """Note that at most one row of a body, which has the identity, has the values of a key."""
-        names = (
-            frozenset(v for one in some for v in variables(one.term)) for some in (key, identity)
-        )
+        names = (frozenset(variables(*(one.term for one in some))) for some in (key, identity))
         body.keys.append((*names,))  # type: ignore[arg-type]
 
     def identity(self, body: Body) -> list[Typed]:
@@ -386,8 +384,7 @@ class Builder:
         owned = list(dict.fromkeys(_owned_by_outer(body)))
         if not owned:
             return []
-        used = {v for literal in body.literals for v in variables(self.resolved(literal))}
-        used |= {v for term in outputs for v in variables(self.resolve(term))}
+        used = {*variables(*map(self.resolved, body.literals), *map(self.resolve, outputs))}
         return [name for name in owned if name in used]
 
     def closed(self, body: Body, wanted: Iterable[str] = ()) -> tuple[Literal, ...]:
@@ -425,7 +422,7 @@ class Builder:
         """Return literals with other names for the variables that are not kept."""
         resolved = tuple(self.resolved(literal) for literal in literals)
         names: dict[str, Term] = {}
-        for name in dict.fromkeys(v for literal in resolved for v in variables(literal)):
+        for name in dict.fromkeys(variables(*resolved)):
             if name not in kept:
                 self._variables += 1
                 names[name] = Var(f"_x{self._variables}")
@@ -505,7 +502,7 @@ class Builder:
 
     def rules_of(self, heads: tuple[Atom, ...], body: Body, folds: tuple[Fold, ...] = ()) -> None:
         """Add a rule of several heads with a body's literals."""
-        names = {v for head in heads for v in variables(head)} & {*_owned_by_outer(body)}
+        names = {*variables(*heads)} & {*_owned_by_outer(body)}
         literals = self.closed(body, names)
         self.emit(Rule(heads, literals, folds, frozenset(self.names_of(body.required))))
 

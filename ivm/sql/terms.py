@@ -142,11 +142,13 @@ def originated(term: Term, origin: Any) -> Term:
     return Call(term.name, tuple(originated(arg, origin) for arg in term.args), origin)
 
 
-def variables(node: Term | Literal | None) -> list[str]:
-    """Return the variables of a term or literal, also inside negations, as often as they occur."""
-    if isinstance(node, Var):
-        return [node.name]
-    return [name for inner in _parts_of(node) for name in variables(inner)]
+def variables(*nodes: Term | Literal | None) -> list[str]:
+    """Return the variables of terms and literals, also inside negations, as often as they occur."""
+    return [
+        name
+        for node in nodes
+        for name in ([node.name] if isinstance(node, Var) else variables(*_parts_of(node)))
+    ]
 
 
 def _parts_of(node: Term | Literal | None) -> Iterable[Term | Literal | None]:

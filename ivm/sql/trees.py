@@ -386,9 +386,8 @@ def _as_read(value: Any, type_: str, text: str, where: Where) -> Const:
 def _live(rule: Rule) -> tuple[Literal, ...]:
     """Return a body with `_` for each variable that occurs once."""
     uses: dict[str, int] = {}
-    heads = [v for head in rule.heads for v in variables(head)]
-    folds = [v for fold in rule.folds for arg in fold.args for v in variables(arg)]
-    for name in (*heads, *folds, *(v for one in rule.body for v in variables(one))):
+    folds = (arg for fold in rule.folds for arg in fold.args)
+    for name in variables(*rule.heads, *folds, *rule.body):
         uses[name] = uses.get(name, 0) + 1
     return tuple(_blank(one, uses, rule.required) for one in rule.body)
 

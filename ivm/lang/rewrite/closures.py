@@ -84,12 +84,7 @@ def _reads(clause: Clause) -> set[str]:
         *(arg for head in clause.heads for arg in split(head)[0].args),
     )
     terms = (term for _, terms in clause.aggregates for term in terms)
-    return {
-        name
-        for part in (clause.body, clause.groups, *heads, *terms)
-        if part
-        for name in names_in(part)
-    }
+    return {*names_in(clause.body, clause.groups, *heads, *terms)}
 
 
 def _stratum(clauses: Iterable[Clause], name: str) -> set[str]:

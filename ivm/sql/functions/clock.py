@@ -103,7 +103,7 @@ def _beside(rule: Rule, builder: Builder, helpers: dict[tuple[str, Term], str]) 
     body = [replace(x, term=apart(x.term)) if isinstance(x, Test | Define) else x for x in ranged]
     readers: list[Literal | Term] = [arg for fold in rule.folds for arg in fold.args]
     readers += [*rule.heads, *(x for x in body if not _is_clock(x))]
-    unread = {*clocks} - {v for x in readers for v in variables(x)}
+    unread = {*clocks} - {*variables(*readers)}
     moments = (Atom(helper, (variable,)) for helper, variable in read.items())
     kept = (x for x in body if not (_is_clock(x) and unread & {*variables(x)}))
     return replace(rule, body=(*moments, *kept), required=rule.required - unread)

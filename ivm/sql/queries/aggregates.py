@@ -143,7 +143,7 @@ class Grouping(Group):
         terms = [term for head in rule.heads for term in head.keys]
         terms += [term for fold in rule.folds for term in fold.args]
         terms += [literal.term for literal in (*builder.identity(body), *after.values())]  # type: ignore[attr-defined]
-        read = [name for term in terms for name in variables(term)]
+        read = variables(*terms)
         there, known = bound(before), builder.closure(body, read)
         read += sorted(there - known)
         names = [name for name in dict.fromkeys(read) if name not in after]

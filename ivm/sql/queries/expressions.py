@@ -273,7 +273,7 @@ class Expressions:
             return []
         implied, used = list[Literal](), {*variables(term)}
         for _, row in self.body.scans:
-            columns = {name for cell in row for name in variables(self.builder.resolve(cell.term))}
+            columns = {*variables(*(self.builder.resolve(cell.term) for cell in row))}
             parts = [
                 [t for t in _compared(part) if columns.issuperset(variables(t))]
                 for part in term.args

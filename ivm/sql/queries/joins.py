@@ -415,7 +415,7 @@ class _OuterJoin:
         """
         if self.kept_key and not body.weights:
             ((_, all_),) = body.keys
-            key = frozenset(v for place in self.left.key for v in variables(values[place].term))
+            key = frozenset(variables(*(values[place].term for place in self.left.key)))
             body.keys = [(key, all_)]
 
     def _apart(self) -> list[int] | None:

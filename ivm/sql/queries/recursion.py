@@ -145,7 +145,7 @@ def _with_path(
     paths = [builder.resolve(one.term) for one in before]
     # an outer join has them as identity
     parts = [path for path in paths if {*variables(path)} <= body.columns.keys()]
-    known = {v for path in parts for v in variables(path)}
+    known = {*variables(*parts)}
     for one in builder.identity(body):
         if not {*variables(one.term)} & known:
             shown = one.term if one.type.is_nested else convert(one, VARCHAR, node).term

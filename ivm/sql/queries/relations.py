@@ -293,7 +293,7 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
     values = builder.stored(outer.body, [("low", bounds[0]), ("high", bounds[1])], distinct=True)
     around = len(values.columns) - 2
     low, high = (v.term for v in builder.scan(values, first)[around:])
-    first.required |= {v for term in (low, high) for v in variables(term)}
+    first.required |= {*variables(low, high)}
     end = Call("+", (high, _word(1)))
     first.literals.append(Define(n, Call("int:range", (low, end, _word(1)))))
     builder.rule(Atom(table.name, (low, high, n)), first)

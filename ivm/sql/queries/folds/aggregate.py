@@ -359,7 +359,7 @@ def together(rules: Sequence[Rule]) -> list[Rule]:
     merged: dict[object, Rule] = {}
     for rule in rules:
         read = tuple([one for one in rule.body if not isinstance(one, Define)])
-        required = rule.required.intersection(name for x in read for name in variables(x))
+        required = rule.required.intersection(variables(*read))
         key = (frozenset(read), required) if rule.folds and _is_connected(rule.body) else id(rule)
         if (before := merged.get(key)) is not None:
             rule = Rule(
