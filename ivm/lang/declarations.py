@@ -55,7 +55,7 @@ def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -
     waiting += _implied(program, {*predicates, *(split(one.head)[0].name for one in waiting)})
     known_types = predicates if waiting else {}  # a question declares nothing
     firsts = _enumerated(program) | {
-        n: one.types[0] if one.types else "int64" for n, one in known_types.items()
+        n: kind.types[0] if kind.types else "int64" for n, kind in known_types.items()
     }
     while waiting:  # a column may have the type of one that is declared later
         ready = [one for one in waiting if all(a.name in firsts for a in _untyped(one))] or waiting

@@ -164,8 +164,8 @@ class Statistics:
             return float(rows_of(predicate) or ROWS_ASSUMED ** min(1.0, len(columns) / 2))
         if {*range(tree.spec.keys)}.issubset(columns):
             return float(tree.count)
-        found: float = self._of(predicate, columns, Sample.distinct)
-        return found
+        number: float = self._of(predicate, columns, Sample.distinct)
+        return number
 
     def _of(
         self, predicate: str, what: int | tuple[int, ...], compute: Callable[[Sample, Any], Any]

@@ -301,7 +301,7 @@ class Installed:
             return self.deferred
         begun = [*enumerate(plan.probes), *((move.trie, move.plan) for move in plan.moves)]
         probes = [probe for t, probe in begun if plan.tries[t].index in changed]
-        return self.deferred.intersection(one.index for probe in probes for one in probe.tries)
+        return self.deferred.intersection(trie.index for probe in probes for trie in probe.tries)
 
     def deferring(self, deferred: Iterable[Index]) -> "Installed":
         """Return this with those indices deferred that only probes of plans in columns read."""

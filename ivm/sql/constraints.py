@@ -85,9 +85,9 @@ def as_rules(catalog: Catalog, name: str, checks: Checks) -> tuple[Trees, dict[s
     """Return constraints of a table as rules, and the text of each in SQL by that of its rule."""
     trees = Trees(constraints_of(name))
     texts = {
-        trees.add_constraint(left, right): _text(one)
-        for one in checks
-        for left, right in _rules(catalog, name, one)
+        trees.add_constraint(left, right): _text(check)
+        for check in checks
+        for left, right in _rules(catalog, name, check)
     }
     return trees, texts
 
@@ -126,7 +126,7 @@ def create_index(host: Host, node: exp.Create) -> None:
     index, unique = node.this.name, bool(node.args.get("unique"))
     params = node.this.args.get("params")
     parts = (params.args.get("columns") if params else None) or []
-    columns = [one.this if isinstance(one, exp.Ordered) else one for one in parts]
+    columns = [part.this if isinstance(part, exp.Ordered) else part for part in parts]
     if unique and (
         params.args.get("where") or not all(isinstance(one, exp.Column) for one in columns)
     ):
@@ -212,7 +212,7 @@ def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[Demand]:
         return [_reference(catalog, builder, table, node)]
     if not isinstance(node, exp.UniqueColumnConstraint):
         raise SqlError(f"{node.sql(dialect='duckdb')} is not kept", node)
-    names = [one.name for one in node.this.expressions]
+    names = [item.name for item in node.this.expressions]
     return _unique(builder, table, [_place(table, one, node) for one in names])
 
 
@@ -250,7 +250,7 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
         if isinstance(target, exp.Schema)
         else [other.columns[place].name for place in other.key]
     )
-    places = [_place(table, one.name, node) for one in node.expressions]
+    places = [_place(table, item.name, node) for item in node.expressions]
     if len(names) != len(places):
         raise SqlError(f"REFERENCES {there.name} has {len(names)} columns for {len(places)}", node)
     (body, row), found = _of_rows(builder, table), Body()

@@ -239,14 +239,14 @@ class Statements:
 
     def _run_all(self, text: str, parameters: Parameters, dialect: str) -> Answer | None:
         """Run the statements of a text that is read anew."""
-        found: Answer | None = None
+        answer: Answer | None = None
         nodes = parse(text, dialect, parameters)
         for node, explained in nodes:
             with self._errors_of_sql(node):
-                found = self._explain(node) if explained else self._run(node)
+                answer = self._explain(node) if explained else self._run(node)
         if len(nodes) > 1:
             self._kept = None
-        return found
+        return answer
 
     def _ask_again(self, key: Any) -> Answer | None:
         """Answer a question that is kept compiled; None if it is not, or not for this catalog."""

@@ -221,9 +221,9 @@ def parsed(text: str, dialect: str) -> list[exp.Expr]:
         words = " ".join(one.text.upper() for one in tokens if one.token_type != TokenType.STRING)
         if "STRICT CORRESPONDING" in words:  # whose first word the parser leaves out
             raise SqlError("STRICT is not evaluated: write CORRESPONDING, or name the columns")
-        found = _parser(type(kind))(dialect=kind).parse(tokens, text)
+        tree = _parser(type(kind))(dialect=kind).parse(tokens, text)
     # that has only a comment
-    return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]
+    return [one for one in tree if one is not None and not isinstance(one, exp.Semicolon)]
 
 
 @contextmanager

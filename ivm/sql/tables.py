@@ -84,7 +84,7 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
             raise SqlError(f"column {node.name} has no type", node)
         inner = unnamed(node)
         if isinstance(inner, exp.PrimaryKey):
-            key += [one.name for one in inner.expressions]
+            key += [item.name for item in inner.expressions]
         else:
             checks.append(inner)
     known = {c.name.lower(): c.name for c in columns}
@@ -238,16 +238,16 @@ def create_bag(txn: Any, name: str, columns: tuple[Column, ...]) -> None:
 
 def is_of_type(node: exp.Command) -> bool:
     """Return whether a statement, which the parser leaves as it is, is CREATE TYPE or DROP TYPE."""
-    found = TYPE.fullmatch(f"{node.this} {node.expression}")
-    return found is not None and (found[3] is not None) == (found[1].lower() == "create")
+    match = TYPE.fullmatch(f"{node.this} {node.expression}")
+    return match is not None and (match[3] is not None) == (match[1].lower() == "create")
 
 
 def define_type(host: Host, node: exp.Command) -> None:
     """CREATE TYPE name AS ENUM (...), or as any other type, and DROP TYPE.  Raises SqlError."""
-    found = TYPE.fullmatch(f"{node.this} {node.expression}")
-    assert found is not None
-    name, given = found[2].strip('"'), found[3]
-    lenient = re.match(r"\w+\s+type\s+if\b", found[0], re.IGNORECASE)
+    match = TYPE.fullmatch(f"{node.this} {node.expression}")
+    assert match is not None
+    name, given = match[2].strip('"'), match[3]
+    lenient = re.match(r"\w+\s+type\s+if\b", match[0], re.IGNORECASE)
     try:
         type_ = (
             None if given is None else str(sql_type(exp.DataType.build(given, dialect="duckdb")))
@@ -274,7 +274,7 @@ def define_type(host: Host, node: exp.Command) -> None:
         else:
             catalog.types[name] = type_
 
-    change_catalog(host, f"{found[1].lower()} type {name}", change)
+    change_catalog(host, f"{match[1].lower()} type {name}", change)
 
 
 def drop(host: Host, node: exp.Drop) -> None:
@@ -320,10 +320,10 @@ def _drop(host: Host, name: str, node: exp.Drop) -> None:
 
 def alter(host: Host, node: exp.Alter) -> None:
     """ALTER TABLE: ADD, DROP and RENAME COLUMN, RENAME TO, ADD CONSTRAINT."""
-    if added := [one for one in node.args["actions"] if isinstance(one, exp.AddConstraint)]:
+    if added := [arg for arg in node.args["actions"] if isinstance(arg, exp.AddConstraint)]:
         if len(added) < len(node.args["actions"]):
             raise SqlError("ADD CONSTRAINT is a statement of its own", added[0])
-        add_constraints(host, node, [one for action in added for one in action.expressions])
+        add_constraints(host, node, [item for action in added for item in action.expressions])
         return
 
     def change(txn: Any, catalog: Catalog) -> None:
@@ -359,9 +359,9 @@ def _readers(host: Host, name: str) -> str:
         rules = host.rules.of(snap)
         table = Catalog(snap).find(name)
         blocks = [
-            one.name
-            for one in rules.blocks
-            if one.name != table and any(table in r.reads for r in one.rules)
+            block.name
+            for block in rules.blocks
+            if block.name != table and any(table in r.reads for r in block.rules)
         ]
     return f"{table} would change under {', '.join(one.replace(':constraints', ' (constraints)') for one in blocks)}"
 
@@ -466,8 +466,8 @@ def is_lasting(text: str) -> bool:
 @lru_cache(1 << 10)  # an INSERT asks for each row
 def _default(text: str) -> exp.Expr:
     """Return the expression of a DEFAULT, to be read only."""
-    found: exp.Expr = read(f"SELECT {text}")[0].expressions[0].unnest()
-    return found
+    node: exp.Expr = read(f"SELECT {text}")[0].expressions[0].unnest()
+    return node
 
 
 def default_node(text: str, moment: datetime | None = None) -> exp.Expr:

@@ -180,13 +180,13 @@ def atoms(one: Literal) -> list[str]:
 
 def bound(body: Iterable[Literal]) -> set[str]:
     """Return the variables that atoms and definitions of a body bind."""
-    found: set[str] = set()
+    names: set[str] = set()
     for one in body:
         if isinstance(one, Atom):
-            found |= {*variables(one)}
+            names |= {*variables(one)}
         elif isinstance(one, Define):
-            found.add(one.var.name)
-    return found
+            names.add(one.var.name)
+    return names
 
 
 def substitute(node, names: dict[str, Term]):  # type: ignore[no-untyped-def]

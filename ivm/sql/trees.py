@@ -67,7 +67,7 @@ class Trees:
 
     def head(self, line: int) -> str:
         """Return the name of the first head of the rule on a line; empty for another line."""
-        heads = (one for one in self.statements if isinstance(one, tree.Clause))
+        heads = (statement for statement in self.statements if isinstance(statement, tree.Clause))
         return next((tree.split(c.heads[0])[0].name for c in heads if c.where.line == line), "")
 
     @property
@@ -129,12 +129,12 @@ class Writer:
         self, parts: Iterable[Part], write: Callable[[Part], Any], between: str = ", "
     ) -> tuple[Any, ...]:
         """Write parts one after the other."""
-        found: list[Any] = []
+        values: list[Any] = []
         for part in parts:
-            if found:
+            if values:
                 self.put(between)
-            found.append(write(part))
-        return tuple(found)
+            values.append(write(part))
+        return tuple(values)
 
     # -- statements
 

@@ -238,7 +238,7 @@ def sql_type(node: exp.DataType) -> SqlType:
     sized = node.args.get("values")
     if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1 and not sized:
         return list_of(sql_type(node.expressions[0]))
-    if node.this == _T.STRUCT and all(isinstance(one, exp.ColumnDef) for one in node.expressions):
+    if node.this == _T.STRUCT and all(isinstance(item, exp.ColumnDef) for item in node.expressions):
         return SqlType(
             "STRUCT",
             fields=tuple((one.name, sql_type(one.args["kind"])) for one in node.expressions),

@@ -47,7 +47,7 @@ def create(host: Host, node: exp.Create, strict: bool, read: Read) -> None:
         create_index(host, node)
         return
     properties = node.args["properties"].expressions if node.args.get("properties") else []
-    kept = any(isinstance(one, exp.MaterializedProperty) for one in properties)
+    kept = any(isinstance(property_, exp.MaterializedProperty) for property_ in properties)
     if any(isinstance(one, exp.TemporaryProperty) for one in properties) or kind not in (
         "TABLE",
         "VIEW",
@@ -62,7 +62,7 @@ def create(host: Host, node: exp.Create, strict: bool, read: Read) -> None:
         return
     with Reader(host).catalog() as catalog:
         files.refuse_in_view(node, catalog)
-    columns = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else []
+    columns = [item.name for item in target.expressions] if isinstance(target, exp.Schema) else []
     if kept:
         _kept(host, name, columns, node, strict)
     else:
@@ -126,7 +126,7 @@ def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> No
 def _may_create(catalog: Catalog, name: str, node: exp.Create) -> bool:
     """Return whether a view is to be created.  Raises SqlError if its name is taken."""
     own = catalog.find(name)
-    expanded = any(one.lower() == name.lower() for one in catalog.views)
+    expanded = any(view.lower() == name.lower() for view in catalog.views)
     if own is None and not expanded:
         return True
     if node.args.get("exists"):

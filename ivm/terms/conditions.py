@@ -48,8 +48,8 @@ def leaves_few(keep: np.ndarray | None) -> TypeGuard[np.ndarray]:
 
 def compared(filters: Iterable[Filter]) -> Iterator[Compare]:
     """Yield the comparisons of some filters."""
-    for one in filters:
-        yield from chain(*one.options) if isinstance(one, Choice) else (one,)
+    for filter_ in filters:
+        yield from chain(*filter_.options) if isinstance(filter_, Choice) else (filter_,)
 
 
 def renamed_filter(one: Filter, names: Mapping[Var, Var]) -> Filter:
@@ -58,5 +58,5 @@ def renamed_filter(one: Filter, names: Mapping[Var, Var]) -> Filter:
         return Choice(
             tuple(tuple(renamed(part, names) for part in option) for option in one.options)
         )
-    found: Compare = renamed(one, names)
-    return found
+    compare: Compare = renamed(one, names)
+    return compare

@@ -142,7 +142,7 @@ def _whole_months(x: Operands) -> Result:
     """
     first, second = _moments(x), _moments(x._replace(words=x.words[1:], types=x.types[1:]))
     before, after = np.minimum(first, second), np.maximum(first, second)
-    months, days, times = zip(*(_in_month(one) for one in (before, after)), strict=True)
+    months, days, times = zip(*(_in_month(side) for side in (before, after)), strict=True)
     following = (months[1] + 1).view("datetime64[M]").astype("datetime64[D]")
     is_last = after.astype("datetime64[D]") + 1 == following
     day = np.where(is_last, np.minimum(days[0], days[1]), days[0])

@@ -147,16 +147,16 @@ def _padded(text: str, size: int, filling: str, left: bool) -> str:
 
 def _digits(text: str, old: int, new: int) -> str:
     """conv: a number of one base in another, as 64 bits, unsigned unless the base is negative."""
-    found = re.match(r"\s*(-?)([0-9A-Za-z]*)", text)
+    match = re.match(r"\s*(-?)([0-9A-Za-z]*)", text)
     letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: abs(old)]
-    if found is None or not (2 <= old <= 36 and 2 <= abs(new) <= 36):
+    if match is None or not (2 <= old <= 36 and 2 <= abs(new) <= 36):
         no_value()
     number = 0
-    for letter in found[2].upper() if found else "":
+    for letter in match[2].upper() if match else "":
         if letter not in letters:
             break
         number = number * old + letters.index(letter)
-    number = -number if found and found[1] else number
+    number = -number if match and match[1] else number
     if abs(number) >= 2**64:
         no_value()
     number, shown = number if new < 0 else number % 2**64, ""
@@ -230,26 +230,26 @@ def _spark_float(text: str) -> float:
 
 def _spark_date(text: str) -> date:
     """Read a date: a year, perhaps a month and a day; what follows a T or a blank is left out."""
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[T ].*)?)?)?", text.strip()
     )
-    return date(int(found[1]), int(found[2] or 1), int(found[3] or 1)) if found else no_value()
+    return date(int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else no_value()
 
 
 def _spark_moment(text: str) -> datetime:
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[T "
         r"](?:([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})"
         r"(?:\.([0-9]{0,9}))?)?)?(Z|UTC|GMT|[+-][0-9]{1,2}(?::?[0-9]{2})?)?)?)?)?",
         text.strip(),
     )
-    if found is None:
+    if match is None:
         return no_value()  # type: ignore[no-any-return]
-    year, month, day, hour, minute, second = (int(found[n] or (n < 4)) for n in range(1, 7))
+    year, month, day, hour, minute, second = (int(match[n] or (n < 4)) for n in range(1, 7))
     moment = datetime(
-        year, month, day, hour, minute, second, int((found[7] or "").ljust(6, "0")[:6])
+        year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")[:6])
     )
-    zone = found[8] or "Z"
+    zone = match[8] or "Z"
     if zone[0] in "+-":
         hours, minutes = re.fullmatch(r"([0-9]{1,2}):?([0-9]{2})?", zone[1:]).groups()  # type: ignore[union-attr]
         offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
@@ -259,13 +259,13 @@ def _spark_moment(text: str) -> datetime:
 
 def _sqlite_prefix(text: str) -> str:
     """Return the number with which a text begins; 0 if with none."""
-    found = re.match(r"[ \t\n\r\f\v]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)", text)
-    return found[1] if found else "0"
+    match = re.match(r"[ \t\n\r\f\v]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)", text)
+    return match[1] if match else "0"
 
 
 def _sqlite_whole(text: str) -> int:
-    found = re.match(r"[ \t\n\r\f\v]*([+-]?[0-9]+)", text)
-    return min(max(int(found[1]), -(2**63)), 2**63 - 1) if found else 0
+    match = re.match(r"[ \t\n\r\f\v]*([+-]?[0-9]+)", text)
+    return min(max(int(match[1]), -(2**63)), 2**63 - 1) if match else 0
 
 
 def _truth(text: str) -> bool:
@@ -542,8 +542,8 @@ def _sqlite_moment(text: str) -> datetime:
 
 def _since(begin: datetime, days: float) -> datetime:
     """Return the moment so many days after another, by milliseconds."""
-    found = int(days * 86400000 + (0.5 if days > 0 else -0.5))
-    if not (moment := begin + timedelta(milliseconds=found)) >= BEGIN:
+    number = int(days * 86400000 + (0.5 if days > 0 else -0.5))
+    if not (moment := begin + timedelta(milliseconds=number)) >= BEGIN:
         no_value()
     return moment
 

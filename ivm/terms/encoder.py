@@ -61,9 +61,9 @@ class Encoder:
 
     def decode(self, type_: Type, words: np.ndarray) -> Any:
         """Return the values of words int64[n] as an Arrow array."""
-        found = self._source.decode(type_, np.ascontiguousarray(words))
-        self.passed += found.nbytes
-        return found
+        values = self._source.decode(type_, np.ascontiguousarray(words))
+        self.passed += values.nbytes
+        return values
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
         """Return sort keys int64[n] for the texts of ids int64[n], comparable with each other."""

@@ -14,13 +14,13 @@ VIRAMA = 9
 
 def letters(text: str) -> list[str]:
     """Return the letters of a text, each with the marks after it."""
-    found: list[str] = []
+    names: list[str] = []
     for sign in text:
-        if found and _goes_on(found[-1], sign):
-            found[-1] += sign
+        if names and _goes_on(names[-1], sign):
+            names[-1] += sign
         else:
-            found.append(sign)
-    return found
+            names.append(sign)
+    return names
 
 
 def split(text: str, separator: str) -> list[str]:

@@ -31,8 +31,8 @@ KINDS = {
 
 def values_of(text: str) -> list[Any]:
     """Return the values of a list.  Raises ValueError, RecursionError."""
-    found: list[Any] = json.loads(f"[{text}]", strict=False)
-    return found
+    values: list[Any] = json.loads(f"[{text}]", strict=False)
+    return values
 
 
 def shown_json(value: Any) -> str:

@@ -48,7 +48,7 @@ def _each(x: Operands) -> Result:
     """Return lists of what a term is of each value: no list where it fails for one of them."""
     words, fails, terms = np.zeros(x.n, np.int64), x.none(), x.values(1)
     for text in {*terms}:
-        these = np.array([one == text for one in terms])
+        these = np.array([term == text for term in terms])
         words[these], fails[these] = _mapped(text, x.only(these))
     return words, fails
 
@@ -56,7 +56,7 @@ def _each(x: Operands) -> Result:
 def _mapped(text: str, x: Operands) -> Result:
     lists, fails = [_split(one) for one in x.values(0)], x.none()
     ends = [*accumulate(len(values or ()) for values in lists)]
-    parts = x.encode.words("string", [one for values in lists for one in values or ()])
+    parts = x.encode.words("string", [value for values in lists for value in values or ()])
     try:
         term = _term(text)
     except (ValueError, LookupError, TypeError):

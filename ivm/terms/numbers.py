@@ -51,8 +51,8 @@ def evaluate(name: str, operands: Operands, null: Mask = None) -> Result:
     compute = LONG[name] if name in LONG and is_long(operands) else FUNCTIONS[name].compute
     assert compute is not None
     with np.errstate(all="ignore"):
-        found: Result = compute(operands)
-    return found
+        result: Result = compute(operands)
+    return result
 
 
 def register_function(name: str, function: Callable[..., Any], signature: str) -> None:

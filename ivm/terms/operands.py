@@ -162,19 +162,19 @@ def _called(
         if given is not None:
             return x.encode.words(x.gives, given), x.none()
     arguments = [x.values(n) for n in range(len(x.words))]
-    found, fails, size = list[Any](), x.none(), 0
+    values, fails, size = list[Any](), x.none(), 0
     for place, row in enumerate(zip(*arguments, strict=True)):
         try:
-            found.append(function(*(text_of(v) if isinstance(v, bytes) else v for v in row)))
-            if x.gives == "int64" and not WORD_MIN <= found[-1] <= WORD_MAX:
+            values.append(function(*(text_of(v) if isinstance(v, bytes) else v for v in row)))
+            if x.gives == "int64" and not WORD_MIN <= values[-1] <= WORD_MAX:
                 no_value()
-            if isinstance(found[-1], str) and len(found[-1]) > LONG:
-                size += len(found[-1])
+            if isinstance(values[-1], str) and len(values[-1]) > LONG:
+                size += len(values[-1])
                 x.encode.hold(size)
         except (ValueError, InvalidOperation, OverflowError):
-            found[place:] = [None]
+            values[place:] = [None]
             fails[place] = True
-    kept = [one for one, fail in zip(found, fails.tolist(), strict=True) if not fail]
+    kept = [value for value, fail in zip(values, fails.tolist(), strict=True) if not fail]
     words = np.zeros(x.n, np.int64)
     # NaN is a value of terms, though no column of a table holds one
     if kept and x.gives == "float64":

@@ -97,8 +97,8 @@ def zoned(text: str) -> datetime:
 
 def clock(text: str) -> time:
     """Return a time of day; that of a moment, whatever its offset."""
-    if found := _TIME.fullmatch(text.strip(BLANKS)):
-        after, hours = _clock(found.groups())
+    if match := _TIME.fullmatch(text.strip(BLANKS)):
+        after, hours = _clock(match.groups())
         if after:
             raise ValueError
         return hours
@@ -116,11 +116,11 @@ def identifier(text: str) -> str:
 def json_text(text: str) -> str:
     """Return a text if it is JSON."""
     try:
-        found = json.loads(text, parse_int=str, parse_float=str)
+        value = json.loads(text, parse_int=str, parse_float=str)
     except RecursionError:
         raise ValueError from None
     # one half of a surrogate pair has no form in UTF-8
-    json.dumps(found, ensure_ascii=False).encode()
+    json.dumps(value, ensure_ascii=False).encode()
     return text
 
 
@@ -136,11 +136,11 @@ def _date(found: re.Match[str]) -> date:
 
 def _matched(text: str) -> tuple[re.Match[str], bool, time]:
     """Return the parts of a moment, whether its time is 24:00:00, and the time."""
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         raise ValueError
-    after, hours = _clock(found.groups()[4:8]) if found[5] else (False, time())
-    return found, after, hours
+    after, hours = _clock(match.groups()[4:8]) if match[5] else (False, time())
+    return match, after, hours
 
 
 def _moment(text: str) -> tuple[datetime, str]:

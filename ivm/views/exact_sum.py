@@ -43,14 +43,14 @@ def parts_of(words: np.ndarray, floats: bool, squared: bool, counted: bool) -> l
     [([0], [5, 3]), ([128], [25, 9]), ([512], [1, 1])]
     """
     if floats or words.min(initial=0) < 0 or words.max(initial=0) > MASK:
-        found: list[Parts] = [split_floats(words) if floats else _split_integers(words)]
+        parts: list[Parts] = [split_floats(words) if floats else _split_integers(words)]
     else:
-        found = [(_same(0, words), words, None)]
+        parts = [(_same(0, words), words, None)]
     if squared:
-        found.append(_split_squares(words) if floats else _split_integer_squares(words))
+        parts.append(_split_squares(words) if floats else _split_integer_squares(words))
     if counted:
-        found.append((_same(COUNTED, words), _same(1, words), None))
-    return found
+        parts.append((_same(COUNTED, words), _same(1, words), None))
+    return parts
 
 
 def _same(number: int, words: np.ndarray) -> np.ndarray:

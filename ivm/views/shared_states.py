@@ -72,11 +72,11 @@ def _merged(earlier: Rule, rule: Rule, partial: bool) -> Rule | None:
         for n, one in enumerate(rule.aggregates)
     ]
     heads, aggregates, types = [*earlier.heads], [*earlier.aggregates], {**earlier.types}
-    for head, one, result in zip(rule.heads, rule.aggregates, results, strict=True):
-        heads.append(renamed(head, {**names, one.result: result}))
-        arguments = tuple(renamed(v, names) for v in one.arguments)
-        aggregates.append(replace(one, arguments=arguments, result=result))
-        types[result.name] = rule.types[one.result.name]
+    for head, aggregate, result in zip(rule.heads, rule.aggregates, results, strict=True):
+        heads.append(renamed(head, {**names, aggregate.result: result}))
+        arguments = tuple(renamed(v, names) for v in aggregate.arguments)
+        aggregates.append(replace(aggregate, arguments=arguments, result=result))
+        types[result.name] = rule.types[aggregate.result.name]
     both = replace(
         earlier, heads=tuple(heads), aggregates=tuple(aggregates), types=types, levels=True
     )

@@ -131,13 +131,13 @@ class _Reading(NamedTuple):
         """
         keep: np.ndarray | None = None
         evaluator = Evaluator(self.types, encode, self.nulls)
-        for one in self.filters:
-            mask = masks.get((one, self.nulls))
-            if mask is None and applies_functions(one) and leaves_few(keep):
-                keep[keep] = evaluator.passes(one, batch.only(keep))[0]
+        for filter_ in self.filters:
+            mask = masks.get((filter_, self.nulls))
+            if mask is None and applies_functions(filter_) and leaves_few(keep):
+                keep[keep] = evaluator.passes(filter_, batch.only(keep))[0]
                 continue
             if mask is None:
-                mask = masks[one, self.nulls] = evaluator.passes(one, batch)[0]
+                mask = masks[filter_, self.nulls] = evaluator.passes(filter_, batch)[0]
             keep = mask.copy() if keep is None else keep & mask
         return None if keep is None or keep.all() else np.flatnonzero(keep)
 
@@ -185,7 +185,7 @@ def fill(context: Context, rule: InstalledRule, number: int, waiting: PendingRow
                 passed[place] += rows
                 for view, summed_up in summed_edits(installed, edits, known, ends):
                     waiting.add(view, summed_up)
-        kept = {view: one.taken() for view, one in ends.items()}
+        kept = {view: end.taken() for view, end in ends.items()}
         for view, kept_rows in kept.items():
             waiting.add(view, _adding(kept_rows))
     cut = frozenset(view for view, rows in kept.items() if (rows[-1] >= MORE).any())

@@ -107,7 +107,7 @@ class Missing:
         """Return a failure; where facts of helper views fail, which no author wrote, what fails
         in their rules.
         """
-        helpers = [one for one in fails if isinstance(one, Atom) and is_helper(one.predicate)]
+        helpers = [fail for fail in fails if isinstance(fail, Atom) and is_helper(fail.predicate)]
         found = [
             failure
             for atom in helpers
@@ -172,7 +172,7 @@ class Missing:
         for left_out in _subsets(atoms, len(atoms)):
             others = [one for one in disjunct if one not in left_out]
             rest = _checkable(others, terms)
-            unchecked = [one for one in others if one not in rest]
+            unchecked = [other for other in others if other not in rest]
             for _, values in self.derivations.bindings(rest, rule.types, terms, [row]):
                 lacking = [with_values(one, values, rule.types) for one in left_out]
                 for number, names in enumerate(_identified(lacking)):

@@ -77,14 +77,14 @@ def kernel_sources(root: Path) -> dict[Path, bytes]:
         for path in sorted((root / package).rglob("*.py"))
     }
     modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in sources}
-    found: set[Path] = set()
+    paths: set[Path] = set()
     waiting = [path for path, source in sources.items() if DEFINES.search(source)]
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found.add(path)
+        if path not in paths:
+            paths.add(path)
             waiting += [modules[name] for name in _imported(sources[path]) if name in modules]
-    return {path: source for path, source in sources.items() if path in found}
+    return {path: source for path, source in sources.items() if path in paths}
 
 
 def _imported(source: bytes) -> list[str]:

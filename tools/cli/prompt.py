@@ -89,8 +89,8 @@ class _Names(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
         """Yield the names that begin with the word, whatever the case of its letters."""
-        found = WORD.fullmatch(document.text_before_cursor)
-        word = found[1] if found else ""
+        match = WORD.fullmatch(document.text_before_cursor)
+        word = match[1] if match else ""
         begun = _bare(word)
         for name in sorted(dict.fromkeys(self._names(document.text))) if begun else ():
             if _bare(name).startswith(begun) and name != word:

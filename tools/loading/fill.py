@@ -219,9 +219,9 @@ class Conflicts:
         rows = np.array([row for pair in self.pairs[:CONFLICTS_SHOWN] for row in pair]).T
         texts = _texts(txn, relation, rows)
         shown = [
-            f"key ({', '.join(one[:keys])}) has both ({', '.join(one[keys:])}) and "
+            f"key ({', '.join(text[:keys])}) has both ({', '.join(text[keys:])}) and "
             f"({', '.join(other[keys:])})"
-            for one, other in zip(texts[::2], texts[1::2], strict=True)
+            for text, other in zip(texts[::2], texts[1::2], strict=True)
         ]
         more = [f"{counted(self.count, 'key')} in all"] * (self.count > len(shown))
         columns = zip(

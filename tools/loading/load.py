@@ -223,7 +223,7 @@ def _opened(
     dataset.narrow = {c.name: c.narrow for c in schema.columns if c.narrow} if schema else {}
     lists = _lists(txn, dataset, relation, key, mode) if not dataset.problems else {}
     if mode != DELETE:
-        dataset.checked.update({one.column: one.check for one in lists.values() if one})
+        dataset.checked.update({list_.column: list_.check for list_ in lists.values() if list_})
     return _Opened(relation, mode, key, dataset, lists)
 
 

@@ -102,9 +102,9 @@ def dated(texts: pa.Array, kind: pa.DataType, formats: Sequence[str]) -> pa.Arra
 
 
 def _as_iso(text: str, formats: Sequence[str]) -> str:
-    for one in formats:
+    for format_ in formats:
         try:
-            return datetime.strptime(text.strip(), one).isoformat(" ")
+            return datetime.strptime(text.strip(), format_).isoformat(" ")
         except ValueError:
             pass
     return text

@@ -81,11 +81,11 @@ def with_types(recipe: Recipe, rows: DataFrame) -> Recipe:
 def _verify_fills(recipe: Recipe, spark: SparkSession) -> None:
     """Raise DatasetError for a fill that does not fit its column."""
     reasons = []
-    for name, one in recipe.columns.items():
-        if one.fill is not None:
-            raw = Tried(F.lit(one.fill), F.lit(False), T.StringType())
-            plain = one._replace(least=None, most=None)
-            reasons.append(_reason(name, plain, raw, _cast(raw.value, one.type), {}).alias(name))
+    for name, column in recipe.columns.items():
+        if column.fill is not None:
+            raw = Tried(F.lit(column.fill), F.lit(False), T.StringType())
+            plain = column._replace(least=None, most=None)
+            reasons.append(_reason(name, plain, raw, _cast(raw.value, column.type), {}).alias(name))
     for name, reason in (
         spark.range(1).select(*reasons).collect()[0].asDict().items() if reasons else ()
     ):
@@ -157,7 +157,7 @@ def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
 def _tried(rows: DataFrame, recipe: Recipe) -> tuple[DataFrame, dict[str, Tried]]:
     """Add a column for each expression of a recipe: its value in a struct, or null if it fails."""
     columns = recipe.columns.values()
-    texts = [one.source for one in columns] + [
+    texts = [column.source for column in columns] + [
         bound for one in columns for bound, _, _ in _bounds(one)
     ]
     names = {
@@ -219,8 +219,8 @@ def _cast(value: Column, kind: Type) -> Column:
 def _reasons(recipe: Recipe, tried: Mapping[str, Tried], values: Mapping[str, Column]) -> Column:
     """Return all problems of a row, as texts."""
     reasons = [
-        _reason(name, one, tried[one.source], values[name], tried)
-        for name, one in recipe.columns.items()
+        _reason(name, column, tried[column.source], values[name], tried)
+        for name, column in recipe.columns.items()
     ]
     others = [
         F.when(tried[text].failed, f"{text} fails")

@@ -79,16 +79,16 @@ def seek_texts(program: Program, known: Program, store: Store) -> Program:
 def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
     body = []
     for disjunct in rule.body:
-        found = list[Literal]()
+        literals = list[Literal]()
         for literal in disjunct:
             chosen = _chosen(literal, disjunct)
             if chosen is None:
-                found.append(literal)
+                literals.append(literal)
                 continue
             helper = _helper(rule, *chosen, predicates)
             yield helper
-            found.append(helper.heads[0])
-        body.append(tuple(found))
+            literals.append(helper.heads[0])
+        body.append(tuple(literals))
     yield replace(rule, body=tuple(body))
 
 

@@ -185,17 +185,17 @@ def _shown(form: str, given: list[exp.Expr]) -> exp.Expr:
         )
     moment, *modifiers = given
     seconds = bool(modifiers) and modifiers[0].name.strip().lower() == "unixepoch"
-    for n, one in enumerate(modifiers):
-        word = one.name.strip()
+    for n, modifier in enumerate(modifiers):
+        word = modifier.name.strip()
         if (
-            not isinstance(one, exp.Literal)
+            not isinstance(modifier, exp.Literal)
             or not MODIFIERS.fullmatch(word)
             or (n and word.lower() == "unixepoch")
         ):
             raise SqlError(
                 "a modifier of a date is written out, as '+1 month', 'start of month' or 'weekday "
                 "1'; 'unixepoch' is the first",
-                one,
+                modifier,
             )
     names = [f":m{n}" for n in range(len(modifiers))]
     values = {

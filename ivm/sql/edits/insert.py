@@ -71,14 +71,14 @@ def insert(target: Target, node: exp.Insert, given: pa.Table | None = None) -> i
 
 def _values(target: Target, node: exp.Values, places: list[int]) -> list[Row]:
     """Return rows of VALUES: constants at once, other expressions by a query."""
-    found, computed = list[Row](), count(1)
+    rows, computed = list[Row](), count(1)
     for row in node.expressions:
         items = row.expressions if isinstance(row, exp.Tuple) else [row]
         if len(items) != len(places):
             raise target.misfit(len(items), len(places), row)
         pairs = zip(items, places, strict=True)
-        found.append(tuple(_value(target, item, place, computed) for item, place in pairs))
-    return found
+        rows.append(tuple(_value(target, item, place, computed) for item, place in pairs))
+    return rows
 
 
 def _value(target: Target, node: exp.Expr, place: int, computed: Iterator[int]) -> Any:
@@ -109,7 +109,7 @@ def _add_unless(target: Target, rows: list[Row], conflict: Conflict, node: exp.I
     fresh, refused = list[Row](), list[Row]()
     for row, *there in zip(rows, *exist, strict=True):
         values = conflict.values(row)
-        if first := next((before[one] for one in values if one in before), None):
+        if first := next((before[value] for value in values if value in before), None):
             _refuse_unordered(target, node, first, row)
             continue
         (refused if any(there) else fresh).append(row)
@@ -199,7 +199,7 @@ def _clause(target: Target, node: exp.OnConflict) -> Conflict:
 def _named_key(target: Target, nodes: list[exp.Expr], node: exp.Expr) -> Places:
     """Return the key that ON CONFLICT names, in any order of its columns."""
     columns = [one.this if isinstance(one, exp.Ordered) else one for one in nodes]
-    if not all(isinstance(one, exp.Column | exp.Identifier) for one in columns):
+    if not all(isinstance(column, exp.Column | exp.Identifier) for column in columns):
         raise SqlError("ON CONFLICT names the columns of a key, not expressions", node)
     key = tuple(sorted({target.known(one.name, node) for one in columns}))
     if key not in target.keys:

@@ -83,7 +83,7 @@ def _cases(target: Target, node: exp.Merge) -> list[Case]:
             _none(exp.select("1").from_(target.table()).where(on.copy()))
         ),
     }  # fmt: skip
-    found: list[Case] = []
+    cases: list[Case] = []
     finished: set[str] = set()
     for when in node.args["whens"].expressions:
         kind = (
@@ -100,8 +100,8 @@ def _cases(target: Target, node: exp.Merge) -> list[Case]:
             holds = exp.Coalesce(this=condition.copy(), expressions=[exp.false()])
             queries[kind] = query.where(exp.not_(holds))
             query = query.where(condition.copy())
-        found.append(Case(kind, query, when.args["then"]))
-    return found
+        cases.append(Case(kind, query, when.args["then"]))
+    return cases
 
 
 def _on(target: Target, node: exp.Merge) -> exp.Expr:
@@ -109,7 +109,7 @@ def _on(target: Target, node: exp.Merge) -> exp.Expr:
     if node.args.get("on"):
         on: exp.Expr = node.args["on"]
         return on
-    names, source = [one.name for one in node.args["using_cond"]], node.args["using"].alias_or_name
+    names, source = [arg.name for arg in node.args["using_cond"]], node.args["using"].alias_or_name
     return exp.and_(
         *(
             exp.EQ(

@@ -18,7 +18,7 @@ ACTION = "merge_action"  # what MERGE did to a row
 def returned(target: Target, node: exp.Expr) -> pa.Table:
     """Return what a statement's RETURNING says of the rows that it changed."""
     expressions = node.args["returning"].expressions
-    if any(one.find(exp.AggFunc) for one in expressions):
+    if any(item.find(exp.AggFunc) for item in expressions):
         raise SqlError(
             "RETURNING is about one row after the other: SELECT aggregates after the statement",
             node,
@@ -39,7 +39,7 @@ def _of_rows(target: Target, rows: list[Row], expressions: list[exp.Expr]) -> pa
     some = rows or [(None,) * len(target.columns)]
     source = constants(some, target.columns, target.alias)
     queries = Queries(Builder("sql"), target.catalog.schema())
-    found = queries.query(exp.select(*(one.copy() for one in expressions)).from_(source))
+    found = queries.query(exp.select(*(item.copy() for item in expressions)).from_(source))
     table = answer(queries, found, target.reader.ask).to_arrow()
     fields = [
         field.with_type(pa.decimal128(value.type.precision, value.type.scale))

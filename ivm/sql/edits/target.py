@@ -81,7 +81,7 @@ class Target:
         """Return the positions of a list of columns, all of them if it is empty.  Raises
         SqlError for a repetition.
         """
-        places = [self.known(one.name, node) for one in names] or [*range(len(self.columns))]
+        places = [self.known(name.name, node) for name in names] or [*range(len(self.columns))]
         self._refuse_twice(places, node)
         return places
 
@@ -250,15 +250,15 @@ class Target:
         ranged = column.type.is_integer and column.type.range and not isinstance(value.term, Lit)
         type_ = BIGINT if ranged else column.type
         with self._naming(column, query):
-            found = convert(value, type_, query)
+            typed = convert(value, type_, query)
         given = exp.column(column.name)
         given.meta["written"] = f"what is given for {self.name}.{column.name} ({column.type})"
-        return found._replace(term=originated(found.term, given))
+        return typed._replace(term=originated(typed.term, given))
 
     def names_of(self, query: exp.Expr) -> list[str]:
         """Return the names of a query's columns."""
-        found = Queries(Builder("sql"), self.catalog.schema()).query(self._with_names(query))
-        return [name for name, _ in found.columns]
+        answer = Queries(Builder("sql"), self.catalog.schema()).query(self._with_names(query))
+        return [name for name, _ in answer.columns]
 
     def _with_names(self, query: exp.Expr) -> exp.Expr:
         """Return a query that also knows the WITH before the statement."""

@@ -454,14 +454,14 @@ def _moved(node: exp.Expr, value: Value) -> Typed:
     moment, sign, interval = node.expressions
     kind_ = exp.Add if sign.name == "+" else exp.Sub
     own = value(moment)
-    found = value(kind_(this=moment, expression=interval))
+    operand = value(kind_(this=moment, expression=interval))
     whole = (
         isinstance(interval, exp.Interval)
         and str(interval.args["unit"].name).upper().rstrip("S") in _DAYS
     )
     if own.type == DATE and whole:
-        return convert(found, DATE, node)
-    return convert(found, TIMESTAMPTZ, node) if own.type == DATE else found
+        return convert(operand, DATE, node)
+    return convert(operand, TIMESTAMPTZ, node) if own.type == DATE else operand
 
 
 _DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")

@@ -194,8 +194,8 @@ class _Arguments(dict[str, Any]):
 
     def items(self) -> Any:
         self.left.clear()
-        for one in self.lists.values():
-            one.left.clear()
+        for list_ in self.lists.values():
+            list_.left.clear()
         return super().items()
 
     def unread(self) -> Iterator[tuple[str, Any]]:
@@ -203,9 +203,9 @@ class _Arguments(dict[str, Any]):
         for key in sorted(self.left):
             value = super().__getitem__(key)
             yield key, value
-        for key, one in self.lists.items():
-            if one.left:
-                yield key, super(_Members, one).__getitem__(min(one.left))
+        for key, list_ in self.lists.items():
+            if list_.left:
+                yield key, super(_Members, list_).__getitem__(min(list_.left))
 
     def plain(self) -> dict[str, Any]:
         """Return the arguments as the parser has them, with what was set meanwhile."""

@@ -71,16 +71,16 @@ def _arguments(node: exp.Expr, most: int | None = None) -> list[exp.Expr]:
     """Return the arguments of a function, whatever the parser calls them, at most so many;
     others are not read.
     """
-    found: list[exp.Expr] = []
+    nodes: list[exp.Expr] = []
     for key in ("expressions",) if isinstance(node, exp.Anonymous) else _ARGUMENTS:
-        if most is None or len(found) < most:
+        if most is None or len(nodes) < most:
             given = node.args.get(key)
-            found += (
+            nodes += (
                 [given]
                 if isinstance(given, exp.Expr)
-                else (given or [])[: None if most is None else most - len(found)]
+                else (given or [])[: None if most is None else most - len(nodes)]
             )
-    return found
+    return nodes
 
 
 def _list(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
@@ -105,7 +105,7 @@ def _element(found: Typed) -> SqlType:
 
 def _listed(node: exp.Expr, value: Value) -> Typed:
     """`[a, b]`: a list, as JSON without the brackets around it."""
-    found = [value(one) for one in node.expressions]
+    found = [value(item) for item in node.expressions]
     if not found:
         return Typed(_text(""), list_of(NULL), False)
     type_ = common_type(found, node)
@@ -134,7 +134,7 @@ def _range(node: exp.Expr, value: Value) -> Typed:
 
 
 def _split(node: exp.Expr, value: Value) -> Typed:
-    text, by = (convert(value(one), VARCHAR, node) for one in _arguments(node, 2))
+    text, by = (convert(value(argument), VARCHAR, node) for argument in _arguments(node, 2))
     name = "list:split" if isinstance(node, exp.Split) else "list:split_by"
     term: Term = call(name, text.term, by.term)
     if by.nullable:  # without a separator a text has one part
@@ -188,7 +188,7 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
 def _counted(node: exp.Expr, value: Value) -> Typed:
     """The length of a list or a map, and how many different values a list has."""
     (given,) = _arguments(node, 1)
-    found = value(given)
+    operand = value(given)
     own = node.name.lower() if isinstance(node, exp.Anonymous) else ""
     name = {
         "list_unique": "list:unique",
@@ -197,7 +197,7 @@ def _counted(node: exp.Expr, value: Value) -> Typed:
     }.get(own)
     plain = own not in ("list_unique", "array_unique", "cardinality")
     return Typed(
-        call(name or "list:length", found.term), BIGINT if plain else UBIGINT, found.nullable
+        call(name or "list:length", operand.term), BIGINT if plain else UBIGINT, operand.nullable
     )
 
 
@@ -253,10 +253,10 @@ def _found(node: exp.Expr, value: Value) -> Typed:
 
 
 def _contains(values: Typed, sought: Typed, node: exp.Expr) -> Typed:
-    found = call("list:contains", values.term, as_json(sought._replace(nullable=False), node))
+    term = call("list:contains", values.term, as_json(sought._replace(nullable=False), node))
     if sought.nullable:  # of no values at all, null is none
-        found = call("if", call("=", values.term, _text("")), Lit(False, "bool"), found)
-    return Typed(found, BOOLEAN, values.nullable or sought.nullable)
+        term = call("if", call("=", values.term, _text("")), Lit(False, "bool"), term)
+    return Typed(term, BOOLEAN, values.nullable or sought.nullable)
 
 
 def _among(found: Typed, sought: Typed) -> Typed:
@@ -282,7 +282,7 @@ def _compared(node: exp.Expr, value: Value) -> Typed:
 def together(node: exp.Expr, lists: list[Typed]) -> Typed:
     """Return one list of the values of several, of a common type.  SqlError if there is none."""
     type_ = common_type(lists, node)
-    found = [convert(one, type_, node) for one in lists]
+    found = [convert(list_, type_, node) for list_ in lists]
     term = reduce(lambda left, right: call("list:concat", left, right), (one.term for one in found))
     return Typed(term, type_, any(one.nullable for one in found))
 
@@ -341,7 +341,7 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
     values = _as_list(values, node)
     if not all(one.type.is_integer or one.type == NULL for one in places):
         raise SqlError("the place of a value in a list is a whole number", node)
-    places = [convert(one, BIGINT, node) for one in places]
+    places = [convert(place, BIGINT, node) for place in places]
     part = _part(values, places if len(places) > 1 else places * 2)
     return part if len(given) > 2 else of_json(part.term, _element(values), node)
 
@@ -349,7 +349,7 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
 def _part(values: Typed, places: list[Typed]) -> Typed:
     """Return the values of a list from one place to another, or each so-many-th of them."""
     name = "list:part" if len(places) == 2 else "list:steps"
-    nullable = values.nullable or any(one.nullable for one in places)
+    nullable = values.nullable or any(place.nullable for place in places)
     return Typed(call(name, values.term, *(one.term for one in places)), values.type, nullable)
 
 
@@ -388,7 +388,7 @@ def at_place(values: Typed, place: exp.Expr, value: Value, node: exp.Expr) -> Ty
         bounds = [later_place(value(place), node.meta.get(SHIFTED, True))] * 2
     if not all(one.type.is_integer or one.type == NULL for one in bounds):
         raise SqlError("the place of a value in a list is a whole number", node)
-    part = _part(values, [convert(one, BIGINT, node) for one in bounds])
+    part = _part(values, [convert(bound, BIGINT, node) for bound in bounds])
     return part if isinstance(place, exp.Slice) else of_json(part.term, _element(values), node)
 
 
@@ -410,11 +410,11 @@ def _struct(node: exp.Expr, value: Value) -> Typed:
 def _pairs(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
     """Return the names and the values of the fields of a struct that is written out."""
     found = []
-    for one in node.expressions:
-        if isinstance(one, exp.PropertyEQ):
-            found.append((one.this.name, one.expression))
-        elif isinstance(one, exp.Alias):
-            found.append((one.alias, one.this))
+    for item in node.expressions:
+        if isinstance(item, exp.PropertyEQ):
+            found.append((item.this.name, item.expression))
+        elif isinstance(item, exp.Alias):
+            found.append((item.alias, item.this))
         else:
             raise SqlError(
                 f"{written(node)[:60]}: each field of a struct has a name, as in {{'a': x}}", node
@@ -430,7 +430,7 @@ def _known(value: Typed, node: exp.Expr) -> Typed:
 
 def _row(node: exp.Expr, value: Value) -> Typed:
     """row(a, b): a struct whose fields have no names."""
-    values = [_known(value(one), node) for one in node.expressions]
+    values = [_known(value(item), node) for item in node.expressions]
     return Typed(
         joined([as_json(v, node) for v in values]),
         SqlType("TUPLE", fields=tuple(("", v.type) for v in values)),
@@ -464,7 +464,7 @@ def _map(node: exp.Expr, value: Value) -> Typed:
         raise SqlError("map takes a list of keys and one of values: MAP {'key': value}", node)
     keys, values = keys or exp.Array(), values or exp.Array()
     if isinstance(node, exp.ToMap):
-        pairs = [(one.this, one.expression) for one in node.this.expressions]
+        pairs = [(item.this, item.expression) for item in node.this.expressions]
         keys, values = (exp.Array(expressions=[pair[n] for pair in pairs]) for n in (0, 1))
     return _paired(_list(keys, value, node), _list(values, value, node))
 
@@ -491,11 +491,11 @@ def _entries(node: exp.Expr, value: Value) -> Typed:
 
 def _merged(node: exp.Expr, value: Value) -> Typed:
     """map_concat(m, n): of a key in several maps, the value in the last."""
-    given = [value(one) for one in node.expressions]
+    given = [value(item) for item in node.expressions]
     type_ = common_type(given, node)
     maps = [convert(one, type_, node).term for one in given]
     absent = call("and", *(call("is_null", one) for one in maps))
-    held = [call("coalesce", one, _text("")) for one in maps]
+    held = [call("coalesce", map_, _text("")) for map_ in maps]
     term = call("if", absent, Lit(None, "string"), reduce(partial(call, "list:overlaid"), held))
     return Typed(term, type_, True)
 
@@ -524,7 +524,7 @@ def _listed_value(node: exp.Expr, value: Value) -> Typed:
     """element_at(m, k) and map_extract(m, k): a list of the value of a key, without values if
     there is no such key.
     """
-    pairs, key = (value(one) for one in _arguments(node)[:2])
+    pairs, key = (value(argument) for argument in _arguments(node)[:2])
     if pairs.type.name != "MAP":
         raise SqlError(
             f"{node.name.lower()} takes a map, and this is {pairs.type}: write l[1]", node
@@ -573,8 +573,8 @@ def _path(node: exp.Expr) -> str:
         text = node.name
     elif isinstance(node, exp.JSONPath):
         if not all(
-            isinstance(one, _STEPS) and not isinstance(one.this, exp.Expr)
-            for one in node.expressions
+            isinstance(item, _STEPS) and not isinstance(item.this, exp.Expr)
+            for item in node.expressions
         ):
             raise SqlError(
                 "a path in JSON leads to one value: name it step by step, as in $.name[0]",
@@ -582,11 +582,11 @@ def _path(node: exp.Expr) -> str:
             )
         text = node.sql(dialect="duckdb").strip("'")
     elif (
-        (found := constant(node)) is not None
-        and isinstance(found.term, Lit)
-        and isinstance(found.term.value, int)
+        (literal := constant(node)) is not None
+        and isinstance(literal.term, Lit)
+        and isinstance(literal.term.value, int)
     ):
-        text = f"$[{found.term.value}]"
+        text = f"$[{literal.term.value}]"
     else:
         raise SqlError("the path in JSON is a text that is written out", node)
     if text.lstrip("-").isdigit() and not (isinstance(node, exp.Literal) and node.is_string):
@@ -621,11 +621,11 @@ def _at(node: exp.Expr, value: Value) -> Typed:
             break
         inner, path = inner.this, before + path.removeprefix("$")
     text = convert(value(inner), VARCHAR, node)
-    found = call("string:json" if as_text else "json:at", text.term, _text(path))
+    term = call("string:json" if as_text else "json:at", text.term, _text(path))
     if name == "json_exists":
-        missing = call("is_null", call("try", found))
+        missing = call("is_null", call("try", term))
         return Typed(unless_null(text, call("not", missing), "bool"), BOOLEAN, text.nullable)
-    return Typed(call("try", found), VARCHAR if as_text else JSON, True)
+    return Typed(call("try", term), VARCHAR if as_text else JSON, True)
 
 
 _OF_JSON: dict[str, tuple[str, SqlType]] = {
@@ -652,29 +652,29 @@ def _about(node: exp.Expr, value: Value) -> Typed:
     if len(given) > 1 and isinstance(given[1], exp.Literal) and not given[1].is_string:
         raise SqlError(f"{own} takes a path that is a text, as in '$[{given[1].name}]'", node)
     path = _path(given[1]) if len(given) > 1 else "$"
-    found = call(name, text.term, _text(path))
-    return Typed(found if path == "$" else call("try", found), type_, text.nullable or path != "$")
+    term = call(name, text.term, _text(path))
+    return Typed(term if path == "$" else call("try", term), type_, text.nullable or path != "$")
 
 
 def _object(node: exp.Expr, value: Value) -> Typed:
     """json_object('a', x) and json_array(x, y)."""
     parts: list[Term] = []
-    for one in node.expressions:
-        if isinstance(one, exp.JSONKeyValue):
-            if (named := value(one.this)).type != VARCHAR:
+    for item in node.expressions:
+        if isinstance(item, exp.JSONKeyValue):
+            if (named := value(item.this)).type != VARCHAR:
                 raise SqlError(f"keys of JSON are texts, and this is {named.type}: CAST it", node)
             key = as_json(named, node)
-            parts.append(concat(key, _text(":"), shown(value(one.expression), node, AS_JSON)))
+            parts.append(concat(key, _text(":"), shown(value(item.expression), node, AS_JSON)))
         else:
-            parts.append(shown(value(one), node, AS_JSON))
+            parts.append(shown(value(item), node, AS_JSON))
     left, right = "{}" if isinstance(node, exp.JSONObject) else "[]"
     return Typed(concat(_text(left), joined(parts), _text(right)), JSON, False)
 
 
 def _as_json(node: exp.Expr, value: Value) -> Typed:
-    found = value(node.expressions[0])
-    term = shown(found._replace(nullable=False), node, AS_JSON)
-    return Typed(unless_null(found, term), JSON, found.nullable)
+    operand = value(node.expressions[0])
+    term = shown(operand._replace(nullable=False), node, AS_JSON)
+    return Typed(unless_null(operand, term), JSON, operand.nullable)
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [

@@ -46,7 +46,7 @@ def _infinite(node: exp.Expr, value: Value) -> Typed:
 
 
 def _whole_pair(node: exp.Expr, value: Value) -> tuple[Typed, Typed]:
-    left, right = (value(one) for one in node.expressions)
+    left, right = (value(item) for item in node.expressions)
     if not (left.type.is_integer and right.type.is_integer):
         raise SqlError(f"{node.name.lower()} takes whole numbers", node)
     return left, right
@@ -92,7 +92,7 @@ def _of_floats(node: exp.Expr, value: Value) -> Typed:
     given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
     args = [convert(value(one), DOUBLE, node) for one in given]
     return Typed(
-        _OF_FLOATS[name](*(one.term for one in args)), DOUBLE, any(one.nullable for one in args)
+        _OF_FLOATS[name](*(one.term for one in args)), DOUBLE, any(arg.nullable for arg in args)
     )
 
 
@@ -119,8 +119,8 @@ def _factorial(node: exp.Expr, value: Value) -> Typed:
     if not number.type.is_integer:
         raise SqlError(f"factorial takes a whole number, and this is {number.type}", node)
     words = Lit(",".join(f'"{factorial(n)}"' for n in range(21)), "string")
-    found = call("int", call("string:word", words, number.term))
-    return Typed(found, HUGEINT, number.nullable)
+    term = call("int", call("string:word", words, number.term))
+    return Typed(term, HUGEINT, number.nullable)
 
 
 def _operator(node: exp.Expr, value: Value) -> Typed:

@@ -34,7 +34,7 @@ def _translated(name: str, gives: SqlType, node: exp.Expr, value: Value) -> Type
         words = f"{node.name.lower()} takes {function.arity}, and here it has {len(given)}"
         raise SqlError(words, node)
     args = [_argument(function, place, value(one), node) for place, one in enumerate(given)]
-    nullable = any(one.nullable for one in args)
+    nullable = any(arg.nullable for arg in args)
     return Typed(call(name, *(one.term for one in args)), gives, nullable)
 
 

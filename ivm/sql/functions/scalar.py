@@ -154,9 +154,9 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         return times.multiplied(left, right, node)
     if operation != "*" and {left.type, right.type} & {INTERVAL, DATE, TIMESTAMP, TIMESTAMPTZ}:
         return times.moved(operation, left, right, node)
-    for one in (left, right):
-        if not one.type.is_number:
-            raise SqlError(f"`{operation}` takes numbers, and this is {one.type}", node)
+    for side in (left, right):
+        if not side.type.is_number:
+            raise SqlError(f"`{operation}` takes numbers, and this is {side.type}", node)
     type_ = common(left.type, right.type)
     assert type_ is not None
     if type_.is_decimal:
@@ -245,10 +245,10 @@ def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed
 
 def _divided(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
-    for one in (left, right):
-        if not one.type.is_number and one.type != NULL:
+    for side in (left, right):
+        if not side.type.is_number and side.type != NULL:
             sign = "/" if isinstance(node, exp.Div) else "//"
-            raise SqlError(f"`{sign}` takes numbers, and this is {one.type}", node)
+            raise SqlError(f"`{sign}` takes numbers, and this is {side.type}", node)
     nullable = left.nullable or right.nullable
     type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
     left, right = convert(left, type_, node), convert(right, type_, node)
@@ -312,7 +312,7 @@ def _remainder(node: exp.Expr, value: Value) -> Typed:
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
     unit = Lit(10**scale, "int64")
-    units = [call("int", call("*", one.term, unit)) for one in (left, right)]
+    units = [call("int", call("*", side.term, unit)) for side in (left, right)]
     term = call("divide", call("mod", *units), unit, Lit(scale, "int64"))
     return Typed(term, SqlType("DECIMAL", min(whole + scale, 38), scale), nullable)
 
@@ -344,8 +344,8 @@ def _case(node: exp.Expr, value: Value) -> Typed:
     else:
         operand = node.this
         whens = [
-            (exp.EQ(this=operand, expression=one.this) if operand else one.this, one.args["true"])
-            for one in node.args["ifs"]
+            (exp.EQ(this=operand, expression=arg.this) if operand else arg.this, arg.args["true"])
+            for arg in node.args["ifs"]
         ]
         default = node.args.get("default")
     values = [value(one) for _, one in whens]
@@ -458,7 +458,7 @@ def _junction(node: exp.Expr, value: Value) -> Typed:
     parts = [_truth(value(one), one) for one in operands(node)]
     name = "and" if isinstance(node, exp.And) else "or"
     return Typed(
-        call(name, *(one.term for one in parts)), BOOLEAN, any(one.nullable for one in parts)
+        call(name, *(one.term for one in parts)), BOOLEAN, any(part.nullable for part in parts)
     )
 
 
@@ -495,8 +495,8 @@ def _between(node: exp.Expr, value: Value) -> Typed:
 
 def _in(node: exp.Expr, value: Value) -> Typed:
     found: exp.Expr | None = None
-    for one in node.expressions:
-        test = exp.EQ(this=node.this, expression=one)
+    for item in node.expressions:
+        test = exp.EQ(this=node.this, expression=item)
         found = test if found is None else exp.Or(this=found, expression=test)
     if found is None:
         raise SqlError("IN takes a list of values or a subquery", node)
@@ -517,10 +517,10 @@ def _cast(node: exp.Expr, value: Value) -> Typed:
 def _tried(node: exp.Expr, value: Value) -> Typed:
     """TRY: null where the expression has no value."""
     try:
-        found = value(node.this)
+        operand = value(node.this)
     except NoValueError:
         return Typed(Lit(None, "int64"), NULL, True)
-    return Typed(call("try", _checked(found.term, found.type)), found.type, True)
+    return Typed(call("try", _checked(operand.term, operand.type)), operand.type, True)
 
 
 def _checked(term: Term, type_: SqlType) -> Term:
@@ -596,7 +596,7 @@ def _bits(node: exp.Expr, value: Value) -> Typed:
     args = [value(node.this)] + (
         [value(node.expression)] if node.args.get("expression") is not None else []
     )
-    if any(not one.type.is_integer or one.type.wide for one in args):
+    if any(not arg.type.is_integer or arg.type.wide for arg in args):
         raise SqlError("operators of bits take integers of 64 bits", node)
     type_ = _integer_type(*args) if len(args) > 1 else args[0].type
     nullable, terms = any(one.nullable for one in args), [one.term for one in args]
@@ -617,9 +617,9 @@ def _shifted(number: Term, by: Term, type_: SqlType) -> Term:
     """Return a number shifted to the right: 0 if by less than 0, or by all its type's bits."""
     least, most = Lit(0, "int64"), Lit(BITS[type_.name] + (type_.name not in UNSIGNED), "int64")
     within = call("and", call(">=", by, least), call("<", by, most))
-    found = call("if", within, call("shift_right", number, by), least)
+    term = call("if", within, call("shift_right", number, by), least)
     return call(
-        "if", call("or", call("is_null", number), call("is_null", by)), Lit(None, "int64"), found
+        "if", call("or", call("is_null", number), call("is_null", by)), Lit(None, "int64"), term
     )
 
 

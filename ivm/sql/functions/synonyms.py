@@ -151,7 +151,7 @@ def _is_distinct(node: exp.Expr) -> bool:
 
 def _rewrite(node: exp.Expr) -> None:
     if isinstance(node, exp.In):
-        equal = [exp.EQ(this=node.this, expression=one) for one in node.expressions]
+        equal = [exp.EQ(this=node.this, expression=item) for item in node.expressions]
         node.replace(exp.paren(exp.or_(*map(_compared, equal))))
     elif isinstance(node, _COMPARED):
         node.replace(exp.paren(_compared(node)))
@@ -238,7 +238,7 @@ def _tuples(node: exp.Expr) -> bool:
     others = node.expressions if isinstance(node, exp.In) else [node.expression]
     width = len(node.this.expressions)
     return bool(others) and all(
-        isinstance(one, exp.Tuple) and len(one.expressions) == width for one in others
+        isinstance(other, exp.Tuple) and len(other.expressions) == width for other in others
     )
 
 

@@ -33,7 +33,7 @@ def _trim(node: exp.Expr, value: Value) -> Typed:
         if args[1].type not in (VARCHAR, NULL):
             raise SqlError(f"the letters to trim are a text, and this is {args[1].type}", node)
     return Typed(
-        call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args)
+        call(name, *(one.term for one in args)), VARCHAR, any(arg.nullable for arg in args)
     )
 
 
@@ -45,11 +45,11 @@ def _concatenated(node: exp.Expr, value: Value) -> Typed:
         args = [convert(value(one), VARCHAR, node) for one in (node.this, node.expression)]
         nullable = any(one.nullable for one in args)
     else:  # concat ignores nulls
-        args = [convert(value(one), VARCHAR, node) for one in node.expressions]
+        args = [convert(value(item), VARCHAR, node) for item in node.expressions]
         empty = Lit("", "string")
         args = [
-            one if not one.nullable else one._replace(term=call("coalesce", one.term, empty))
-            for one in args
+            arg if not arg.nullable else arg._replace(term=call("coalesce", arg.term, empty))
+            for arg in args
         ]
         nullable = False
     return Typed(concat(*(one.term for one in args)), VARCHAR, nullable)
@@ -57,11 +57,11 @@ def _concatenated(node: exp.Expr, value: Value) -> Typed:
 
 def _joined(node: exp.Expr, value: Value) -> Typed:
     """concat_ws: the texts that are not null, with a separator between them."""
-    separator, *texts = (convert(value(one), VARCHAR, node) for one in node.expressions)
+    separator, *texts = (convert(value(item), VARCHAR, node) for item in node.expressions)
     empty, found = Lit("", "string"), list[Term]()
-    for one in texts:
-        term: Term = call("string:concat", separator.term, one.term)
-        found.append(call("coalesce", term, empty) if one.nullable else term)
+    for text in texts:
+        term: Term = call("string:concat", separator.term, text.term)
+        found.append(call("coalesce", term, empty) if text.nullable else term)
     whole = call("string:concat", *found) if len(found) > 1 else found[0]
     after = call("+", call("string:length", separator.term), Lit(1, "int64"))
     term = unless_null(separator, call("string:substring", whole, after))
@@ -73,7 +73,7 @@ def _padded(node: exp.Expr, value: Value) -> Typed:
     fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
     args = [_text_of(node.this, value), value(node.expression), _text_of(fill, value)]
     return Typed(
-        call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args)
+        call(name, *(one.term for one in args)), VARCHAR, any(arg.nullable for arg in args)
     )
 
 
@@ -82,7 +82,7 @@ def _position(node: exp.Expr, value: Value) -> Typed:
     return Typed(
         call("string:position", *(one.term for one in args)),
         BIGINT,
-        any(one.nullable for one in args),
+        any(arg.nullable for arg in args),
     )
 
 
@@ -296,19 +296,19 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
     inner, (place,) = node.this, node.expressions
     if isinstance(inner, exp.Split) and isinstance(place, exp.Literal):
         return _piece(inner, place, value)
-    own = value(inner)
-    if own.type.element is not None:
-        return lists.at_place(own, place, value, node)
-    if own.type.name == "MAP":
-        return lists.of_key(own, value(place), node)
-    if own.type.fields:
+    operand = value(inner)
+    if operand.type.element is not None:
+        return lists.at_place(operand, place, value, node)
+    if operand.type.name == "MAP":
+        return lists.of_key(operand, value(place), node)
+    if operand.type.fields:
         name = (
             str(int(place.name) + 1)
             if isinstance(place, exp.Literal) and not place.is_string
             else place.name
         )
-        return lists.field(own, name, node)
-    text = convert(own, VARCHAR, node)
+        return lists.field(operand, name, node)
+    text = convert(operand, VARCHAR, node)
     if (
         not isinstance(place, exp.Slice)
         and not _is_number(place)
@@ -410,15 +410,15 @@ def _formatted(node: exp.Expr, value: Value) -> Typed:
         for mark, whole in zip(marks, re.findall(r"\{\{|\{[^{}]*\}", template), strict=True)
         if whole != "{{"
     ]
-    args = [value(one) for one in parts]
+    args = [value(part) for part in parts]
     args = [
         _hexadecimal(one, kind, node) if kind in ("x", "X") else one
         for one, kind in zip_longest(args, kinds)
         if one is not None
     ]
     args = [
-        convert(one, DOUBLE, node) if one.type.is_decimal or one.type.is_float else one
-        for one in args
+        convert(arg, DOUBLE, node) if arg.type.is_decimal or arg.type.is_float else arg
+        for arg in args
     ]
     args = [
         a if not (plain + [True] * len(args))[n] else convert(a, VARCHAR, node)
@@ -433,7 +433,7 @@ def _in_order(template: str, parts: list[exp.Expr], node: exp.Expr) -> tuple[str
     names them by places.
     """
     marks = [one for one in _PLACED.finditer(template) if one[1] is not None]
-    places = [int(one[1]) for one in marks if one[1]]
+    places = [int(mark[1]) for mark in marks if mark[1]]
     if any(one[2][:1] not in ("", ":") for one in marks) or (places and len(places) < len(marks)):
         raise SqlError(
             "format takes {} for one argument after the other, or {0} and {1} for those at places",

@@ -187,10 +187,10 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
             return left
         if is_of_months(right):
             count = count if operation == "+" else call("-", Lit(0, "int64"), count)
-            found = Typed(call("datetime:add_months", moment, count), TIMESTAMP, nullable)
+            typed = Typed(call("datetime:add_months", moment, count), TIMESTAMP, nullable)
         else:
-            found = Typed(call(operation, moment, count), TIMESTAMP, nullable)
-        return convert(found, TIMESTAMPTZ, node) if left.type == TIMESTAMPTZ else found
+            typed = Typed(call(operation, moment, count), TIMESTAMP, nullable)
+        return convert(typed, TIMESTAMPTZ, node) if left.type == TIMESTAMPTZ else typed
     if operation == "+" and (left.type, right.type) == (DATE, TIME):
         return _at_clock(left, right, node)
     if right.type == INTERVAL and left.type == TIME and not is_of_months(right):
@@ -342,10 +342,10 @@ def _truncated(node: exp.Expr, value: Value) -> Typed:
         rest = call("mod", call("+", call("mod", _since_epoch(whole), size), size), size)
         return Typed(call("-", whole, rest), TIMESTAMP, moment.nullable)
     own = convert(moment, TIMESTAMP, node) if moment.type in (TIMESTAMPTZ, VARCHAR) else moment
-    found = Typed(
+    typed = Typed(
         call("datetime:truncate", own.term, Lit(unit, "string")), TIMESTAMP, moment.nullable
     )
-    return convert(found, TIMESTAMPTZ, node) if moment.type == TIMESTAMPTZ else found
+    return convert(typed, TIMESTAMPTZ, node) if moment.type == TIMESTAMPTZ else typed
 
 
 def _difference(node: exp.Expr, value: Value) -> Typed:
@@ -356,7 +356,7 @@ def _difference(node: exp.Expr, value: Value) -> Typed:
     if unit in ("DAY", "WEEK"):
         days = call("-", convert(right, DATE, node).term, convert(left, DATE, node).term)
         return Typed(days if unit == "DAY" else call("/", days, Lit(7, "int64")), BIGINT, nullable)
-    before, after = (convert(one, TIMESTAMP, node).term for one in (left, right))
+    before, after = (convert(side, TIMESTAMP, node).term for side in (left, right))
     if unit in MONTHS:
         counts = [_months(one, unit) for one in (after, before)]
         return Typed(call("-", *counts), BIGINT, nullable)
@@ -449,7 +449,7 @@ def _from_parts(node: exp.Expr, value: Value) -> Typed:
         value(one) if (one := node.args.get(key)) is not None else None
         for key in ("year", "month", "day")
     ]
-    year, *others = (one for one in parts if one is not None)
+    year, *others = (part for part in parts if part is not None)
     if not others and year.type.is_integer:
         return Typed(call("+", Lit(EPOCH.date(), DATE.store), year.term), DATE, year.nullable)
     if len(others) != 2:
@@ -463,8 +463,8 @@ def _from_parts(node: exp.Expr, value: Value) -> Typed:
 def _time_of_day(node: exp.Expr, value: Value, most: int) -> Typed:
     """Return the microseconds of an hour, a minute and a second, which may be 60."""
     hour, minute, second = (value(node.args[key]) for key in ("hour", "min", "sec"))
-    found = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
-    micros: Term = call("within", found, Lit(0, "int64"), Lit(MICROSECONDS["MINUTE"], "int64"))
+    term = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
+    micros: Term = call("within", term, Lit(0, "int64"), Lit(MICROSECONDS["MINUTE"], "int64"))
     for one, unit, last in ((hour, "HOUR", 24), (minute, "MINUTE", 59)):
         count = call("within", convert(one, BIGINT, node).term, Lit(0, "int64"), Lit(last, "int64"))
         micros = call("+", micros, _times(count, MICROSECONDS[unit]))
@@ -502,7 +502,7 @@ def _age(node: exp.Expr, value: Value) -> Typed:
             "age of one moment follows from a clock: give the other one, as in age(later, earlier)",
             node,
         )
-    later, earlier = (value(one) for one in node.expressions)
+    later, earlier = (value(item) for item in node.expressions)
     after, before = (convert(one, TIMESTAMP, node).term for one in (later, earlier))
     return Typed(
         call("aged", _months_between(after, before)), INTERVAL, later.nullable or earlier.nullable
@@ -557,8 +557,8 @@ def _epoch(node: exp.Expr, value: Value) -> Typed:
             if divisor
             else call("int", call("*", seconds, Lit(1e6, "float64")))
         )
-        found = Typed(call("+", Lit(EPOCH, "timestamp"), micros), TIMESTAMP, moment.nullable)
-        return found if divisor else convert(found, TIMESTAMPTZ, node)
+        typed = Typed(call("+", Lit(EPOCH, "timestamp"), micros), TIMESTAMP, moment.nullable)
+        return typed if divisor else convert(typed, TIMESTAMPTZ, node)
     if moment.type == TIMESTAMPTZ:
         moment = convert(moment, TIMESTAMP, node)
     if not divisor or moment.type not in (DATE, TIMESTAMP):
@@ -579,7 +579,7 @@ def _epoch(node: exp.Expr, value: Value) -> Typed:
 def _whole_units(node: exp.Expr, value: Value) -> Typed:
     """date_sub: how many whole units lie between two moments."""
     unit = node.expressions[0].name.upper().rstrip("S")
-    before, after = (value(one) for one in node.expressions[1:3])
+    before, after = (value(item) for item in node.expressions[1:3])
     if unit in MONTHS:
         months = call(
             "datetime:whole_months",
@@ -591,7 +591,7 @@ def _whole_units(node: exp.Expr, value: Value) -> Typed:
         raise SqlError(
             f"date_sub of {unit} is not evaluated: date_diff counts the beginnings of one", node
         )
-    between = call("-", *(convert(one, TIMESTAMP, node).term for one in (after, before)))
+    between = call("-", *(convert(side, TIMESTAMP, node).term for side in (after, before)))
     return Typed(
         call("/", between, Lit(MICROSECONDS[unit], "int64")),
         BIGINT,

@@ -153,7 +153,7 @@ def _renamed(node: exp.Expr) -> str | None:  # noqa: C901 - a case for each kind
             return f"{str(node.meta.get('name', 'list_sort')).lower()}({text(node.this)})"
         case exp.JSONObject():
             pairs = ", ".join(
-                f"{text(one.this)}, {text(one.expression)}" for one in node.expressions
+                f"{text(item.this)}, {text(item.expression)}" for item in node.expressions
             )
             return f"json_object({pairs})"
         case exp.Exists():
@@ -295,7 +295,7 @@ def _query(node: exp.Expr) -> str:
     if (
         not isinstance(node, exp.Select)
         or given
-        or any(one.args.get("on") or one.args.get("side") for one in joins)
+        or any(join.args.get("on") or join.args.get("side") for join in joins)
     ):
         return node.sql(dialect="duckdb")
     items = [

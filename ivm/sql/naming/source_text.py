@@ -65,14 +65,14 @@ def remember(nodes: Sequence[exp.Expr], text: str) -> None:
 
 def _spans(nodes: Sequence[exp.Expr]) -> Spans:
     spans: Spans = {}
-    for one in reversed(nodes):
-        span = spans.get(id(one))
-        if one._meta and "start" in one._meta:
-            own = one._meta["start"], one._meta["end"]
-            span = spans[id(one)] = own if span is None else _joined(span, own)
-        if span is not None and one.parent is not None:
-            around = spans.get(id(one.parent))
-            spans[id(one.parent)] = span if around is None else _joined(span, around)
+    for node in reversed(nodes):
+        span = spans.get(id(node))
+        if node._meta and "start" in node._meta:
+            own = node._meta["start"], node._meta["end"]
+            span = spans[id(node)] = own if span is None else _joined(span, own)
+        if span is not None and node.parent is not None:
+            around = spans.get(id(node.parent))
+            spans[id(node.parent)] = span if around is None else _joined(span, around)
     return spans
 
 

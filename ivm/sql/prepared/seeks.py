@@ -156,12 +156,12 @@ def seeks_of(
     if not _with_given(node, kinds):
         return None
     builder, rows = queries.builder, queries.query(node, None, top=True)
-    literals = [builder.resolved(one) for one in rows.body.literals]
+    literals = [builder.resolved(literal) for literal in rows.body.literals]
     planned = Planned(builder, rows, kinds, source)
     if builder.rules or rows.order or not are_as_stored(rows) or not planned.plan(literals):
         return None
     columns = [planned.column(builder.resolve(value.term)) for _, value in rows.columns]
-    known = tuple([one for one in columns if one is not None])
+    known = tuple([column for column in columns if column is not None])
     if len(known) < len(columns):
         return None
     constants = tuple([(slot, lit.value) for lit, slot in planned.constants.items()])
@@ -210,7 +210,7 @@ class Planned:
 
     def plan(self, literals: Sequence[Literal]) -> bool:
         """Find steps for all literals; return whether there are."""
-        left = [one for one in literals if isinstance(one, Atom)]
+        left = [literal for literal in literals if isinstance(literal, Atom)]
         others = [one for one in literals if not isinstance(one, Atom)]
         for one in others:
             if not isinstance(one, Test) or not self._is_compared(one.term):

@@ -284,7 +284,7 @@ class Expressions:
 
     def _unified(self, node: exp.EQ) -> bool:
         sides = (node.this, node.expression)
-        if not all(isinstance(one, exp.Column) or GIVEN in one.meta for one in sides):
+        if not all(isinstance(side, exp.Column) or GIVEN in side.meta for side in sides):
             return False
         left, right = self.value(node.this), self.value(node.expression)
         if left.type.store != right.type.store or left.type.name == "NULL":

@@ -74,7 +74,7 @@ def _sets(select: Clauses, group: exp.Group) -> list[list[exp.Expr]]:
 
 
 def _of_clause(select: Clauses, clause: exp.Expr) -> list[list[exp.Expr]]:
-    parts = [_items(select, one) for one in clause.expressions]
+    parts = [_items(select, item) for item in clause.expressions]
     if isinstance(clause, exp.Rollup):
         return [[e for part in parts[:n] for e in part] for n in range(len(parts), -1, -1)]
     if isinstance(clause, exp.Cube):

@@ -504,8 +504,8 @@ class _NearestJoin(_OuterJoin):
         theirs = right.read(near)
         scope = Scope(body, left.sources_of(own), joins.scope.parent)
         values = joins.queries.expressions(Scope(near, right.sources_of(theirs), scope))
-        for one in conditions:
-            values.require(one)
+        for condition in conditions:
+            values.require(condition)
         key, identity = Key(*ordering(values.value(order.this), order)), self.builder.identity(near)
         around = [column_of(body, name) for name in self.builder.carried(near)]
         numbers = numbered(self.builder, near, [], [key], identity, 1)

@@ -82,10 +82,10 @@ def _rows(
         "value": _with(value, columns),
         "test": _with(test or exp.true(), columns),
     }
-    found = sqlglot.parse_one(TEMPLATE.format(u=table), dialect="duckdb")
-    for place in [*found.find_all(exp.Placeholder)]:
+    tree = sqlglot.parse_one(TEMPLATE.format(u=table), dialect="duckdb")
+    for place in [*tree.find_all(exp.Placeholder)]:
         place.replace(parts[place.name].copy())
-    return found
+    return tree
 
 
 def _with(node: exp.Expr, columns: dict[str, exp.Column]) -> exp.Expr:

@@ -32,7 +32,7 @@ def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Que
     used = {c.name.lower() for one in (*aggregates, *fields) for c in one.find_all(exp.Column)}
     group = pivot.args.get("group")
     keys = (
-        [one.name for one in group.expressions]
+        [item.name for item in group.expressions]
         if group
         else [n for n in columns if n.lower() not in used]
     )
@@ -43,10 +43,10 @@ def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Que
     for value in field.expressions:
         named = isinstance(value, exp.PivotAlias | exp.Alias)
         shown, plain = (value.alias, value.this) if named else (_name_of(value), value)
-        for one in aggregates:
-            inner = one.this if isinstance(one, exp.Alias) else one
-            name = f"{shown}_{one.alias}" if isinstance(one, exp.Alias) else shown
-            if not isinstance(one, exp.Alias) and len(aggregates) > 1:
+        for aggregate in aggregates:
+            inner = aggregate.this if isinstance(aggregate, exp.Alias) else aggregate
+            name = f"{shown}_{aggregate.alias}" if isinstance(aggregate, exp.Alias) else shown
+            if not isinstance(aggregate, exp.Alias) and len(aggregates) > 1:
                 name = f"{shown}_{output_name(inner)}"
             # null is a value here
             same = [
@@ -108,7 +108,7 @@ def _unpivoted(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Qu
                 exp.Not(this=exp.Is(this=exp.column(shown, quoted=True), expression=exp.Null()))
             )
         parts.append(part)
-    found: exp.Query = parts[0]
+    query: exp.Query = parts[0]
     for part in parts[1:]:
-        found = exp.union(found, part, distinct=False)
-    return found
+        query = exp.union(query, part, distinct=False)
+    return query

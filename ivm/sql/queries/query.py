@@ -295,11 +295,11 @@ class Select(Clauses):
 
     def _group(self) -> None:
         clauses = [*self.items, *(self.node.args.get(k) for k in ("having", "qualify", "order"))]
-        found = aggregates_in([one for one in clauses if one is not None])
+        found = aggregates_in([clause for clause in clauses if clause is not None])
         group = self.node.args.get("group")
         if group is None and not found:
             return
-        if group is not None and any(isinstance(one, SETS) for one in group.expressions):
+        if group is not None and any(isinstance(item, SETS) for item in group.expressions):
             grouping_sets.apply(self, group, found)
             return
         expressions = self._keys(group) if group is not None else []

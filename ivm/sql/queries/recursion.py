@@ -118,15 +118,15 @@ def _further(queries: Translator, node: exp.CTE, step: exp.Expr, rows: _Recursiv
     before, rules = queries.ctes.get(name), len(queries.builder.rules)
     queries.ctes[name] = rows.read
     try:
-        found = queries.query(step, None)
-        if len(found.columns) != len(rows.columns):
-            have = f"{counted(len(rows.columns), 'column')} first and {len(found.columns)} after"
+        answer = queries.query(step, None)
+        if len(answer.columns) != len(rows.columns):
+            have = f"{counted(len(rows.columns), 'column')} first and {len(answer.columns)} after"
             raise SqlError(f"{node.alias} has {have}", node)
-        while not rows.admit_nulls(found):
+        while not rows.admit_nulls(answer):
             unread, rows.paths = queries.builder.rules[rules:], []
-            found = queries.query(step, None)
+            answer = queries.query(step, None)
             queries.builder.leave_out(unread)
-        return found
+        return answer
     finally:
         if before is not None:
             queries.ctes[name] = before

@@ -78,9 +78,9 @@ def numbered(
     rows, number = Body(), builder.variable(BIGINT, False)
     group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
     found, heads, folds = [], list[Atom](), list[Fold]()
-    for one, own in zip(ids, parts, strict=True):
+    for id_, own in zip(ids, parts, strict=True):
         if not own:
-            found.append(group_values[of_groups.index(one.term)])
+            found.append(group_values[of_groups.index(id_.term)])
             continue
         values: list[Typed] = []
         for part in own:
@@ -99,7 +99,7 @@ def numbered(
             columns = (*group_columns, Column("n", BIGINT, False), Column("v", part.type, False))
             table = Table(name, columns, (*range(len(groups) + 1),), function=True)
             values.append(builder.scan(table, rows, [*group_values, number])[-1])
-        found.append(put_together(builder, rows, values, one.type))
+        found.append(put_together(builder, rows, values, id_.type))
     builder.rules_of((*heads,), inner, (*folds,))
     return builder.function(rows, [*group_values[: len(around)], *found], number)
 
@@ -127,8 +127,8 @@ def put_together(
     term = Call("=", (filled.term, Lit(1, "int64"))) if type_ == BOOLEAN else filled.term
     for flag in flags:
         term = Call("if", (Call("=", (flag.term, Lit(1, "int64"))), Lit(None, type_.store), term))
-    found = Typed(term, type_, bool(flags))
-    return builder.define(body, found) if define else found
+    typed = Typed(term, type_, bool(flags))
+    return builder.define(body, typed) if define else typed
 
 
 def without_null(value: Typed) -> Typed:
@@ -153,7 +153,7 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
     value = builder.define(body, key.value)
     if value.type == BOOLEAN:
         value = builder.define(body, convert(value, INTEGER))
-    found: list[Term] = []
+    terms: list[Term] = []
     if builder.may_be_null(body, value):
         null_is_one = key.nulls_first != upward
         ones = (
@@ -162,14 +162,14 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
             else (Lit(0, "int64"), Lit(1, "int64"))
         )
         flag = Typed(Call("if", (Call("is_null", (value.term,)), *ones)), INTEGER, False)
-        found.append(builder.define(body, flag).term)
+        terms.append(builder.define(body, flag).term)
         value = builder.define(body, without_null(value))
     if upward and key.desc and value.type.is_float:  # what is not a number comes first
         zero = _least(value.type)
         infinite = Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64")))
         number = Call("<=", (value.term, infinite))
         first = Typed(Call("if", (number, Lit(1, "int64"), Lit(0, "int64"))), INTEGER, False)
-        found.append(builder.define(body, first).term)
+        terms.append(builder.define(body, first).term)
         value = builder.define(body, value._replace(term=Call("if", (number, value.term, zero))))
     if upward and key.desc:
         value = (
@@ -177,7 +177,7 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
             if value.type.store == "string"
             else builder.define(body, _reversed(value))
         )
-    return [*found, value.term]
+    return [*terms, value.term]
 
 
 def _placed(builder: Builder, body: Body, value: Typed) -> Typed:
@@ -334,7 +334,7 @@ def first_of_each(
         select.go_on(body)
     body = select.scope.body
     identity = builder.identity(body)
-    keys = [builder.define(body, one) for one in keys]
+    keys = [builder.define(body, key) for key in keys]
     table = numbered(builder, body, keys, ordered, identity, 1)
     around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]

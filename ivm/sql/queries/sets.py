@@ -32,7 +32,7 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None) -> Ro
     parts = [queries.query(one, outer) for one in _parts(node)]
     if node.args.get("by_name"):
         names = _names_of(node, *parts)
-        parts = [_by_name(one, names) for one in parts]
+        parts = [_by_name(part, names) for part in parts]
     parts = _alike(parts, node)
     every = not node.args.get("distinct")
     if isinstance(node, exp.Union):
@@ -72,7 +72,7 @@ def _names_of(node: exp.SetOperation, left: Rows, right: Rows) -> dict[str, str]
     CORRESPONDING has those of both queries, or the ones that it lists.  Raises SqlError if a query
     lacks one of these.
     """
-    own, other = ({name.lower(): name for name, _ in one.columns} for one in (left, right))
+    own, other = ({name.lower(): name for name, _ in side.columns} for side in (left, right))
     listed = {column.name.lower() for column in node.args.get("on") or ()}
     if lacking := listed - (own.keys() & other.keys()):
         raise SqlError(f"CORRESPONDING BY: not both queries have a column {min(lacking)}", node)

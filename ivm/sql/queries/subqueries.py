@@ -38,7 +38,7 @@ def exists(queries: Translator, node: exp.Expr, scope: Scope, wanted: bool) -> l
     ):
         query.set("order", None)
         query.set("distinct", None)
-        if not any(isinstance(one, exp.Star) for one in query.expressions):
+        if not any(isinstance(item, exp.Star) for item in query.expressions):
             query.set("expressions", [exp.Literal.number(1)])
         _by_extremes(query, scope)
     rows = queries.query(query, scope)
@@ -96,11 +96,11 @@ def _none(queries: Translator, body: Body) -> Literal:
 
 
 def _around(body: Body) -> list[str]:
-    outer, found = body.outer, list[str]()
+    outer, names = body.outer, list[str]()
     while outer is not None:
-        found += outer.columns
+        names += outer.columns
         outer = outer.outer
-    return found
+    return names
 
 
 def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) -> Literal:
@@ -232,7 +232,7 @@ def _one_or_null(
         lacking.literals.append(Atom(name, terms, (), nullable))
     else:
         lacking.literals.append(Atom(ONE, (terms[0],)))
-    lacking.columns |= {one.term.name: one for one in keys if isinstance(one.term, Var)}
+    lacking.columns |= {key.term.name: key for key in keys if isinstance(key.term, Var)}
     null = Typed(Lit(None, value.type.store), value.type, True)
     table = builder.completed(some, lacking, keys, null)
     return builder.scan(table, body, keys if around else [])[-1]

@@ -57,7 +57,7 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
             partitions[text].most = most
         with select.builder.folding(node):
             select.replaced[text_of(node)] = partitions[text].value(whole)
-    if most > 1 and any(one.is_numbered for one in partitions.values()):
+    if most > 1 and any(partition.is_numbered for partition in partitions.values()):
         select.builder.costs.append(
             "window functions: an edit numbers the partitions that it changes anew, O(rows of the "
             "partition)"
@@ -253,10 +253,10 @@ class _Functions(Partition):
         value, number = self._argument(function), self.number()
         low, high = self._whole_frame(function, node)
         fold = exp.Max if isinstance(function, exp.LastValue) else exp.Min
-        one = Wanted(fold(this=NUMBER), _known(function), False, [])
+        agg = Wanted(fold(this=NUMBER), _known(function), False, [])
         is_whole = low is high is None
         known = {text_of(NUMBER): number}
-        place = self._whole(one, known) if is_whole else self._framed(one, low, high)
+        place = self._whole(agg, known) if is_whole else self._framed(agg, low, high)
         return self._read(value, place, self._default(function, value))
 
     def _nth_known(self, function: exp.Expr, node: exp.Window) -> Typed:
@@ -360,13 +360,13 @@ class _Functions(Partition):
         self, value: Typed, limit: Typed, comparison: str, op: str, or_null: bool = False
     ) -> Typed:
         """Return the first or last number in a row's partition on a side of a limit, or a null."""
-        one = Wanted((exp.Min if op == "min" else exp.Max)(this=NUMBER), None, False, [])
+        agg = Wanted((exp.Min if op == "min" else exp.Max)(this=NUMBER), None, False, [])
 
         def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
             reached, own = Call(comparison, (row["own"].term, point[0].term)), row["own"].term
             return [Call("or", (reached, Call("is_null", (own,)))) if or_null else reached]
 
-        found = self._over(one, [limit], {"own": value}, test)
+        found = self._over(agg, [limit], {"own": value}, test)
         none = Lit(MOST if op == "min" else 0, "int64")
         return self.builder.bound(self.body, _number(Call("coalesce", (found.term, none))))
 
@@ -389,7 +389,7 @@ class _Functions(Partition):
                 ends[MIRRORED[sign] if self.keys[0].desc else sign] = limit.term
         return ends or None
 
-    def _within(self, one: Wanted, own: Typed, ends: dict[str, Term], by: str) -> Typed:
+    def _within(self, agg: Wanted, own: Typed, ends: dict[str, Term], by: str) -> Typed:
         """Return an aggregate of the rows whose values of `own`, their keys or numbers (`n`),
         compare so with limits, which follow from a row's own one.
         """
@@ -401,41 +401,41 @@ class _Functions(Partition):
 
         holds_own = all(s in (">=", "<=") and end == own.term for s, end in ends.items())
         more = {} if by == "n" else {by: own}
-        return self._over(one, [own], more, test, holds_own, by == "n")
+        return self._over(agg, [own], more, test, holds_own, by == "n")
 
     def _aggregate(self, function: exp.Expr, node: exp.Window) -> Typed:
-        one, ends = wanted(function), self._ends(node)
+        agg, ends = wanted(function), self._ends(node)
         if ends is not None:
-            return self._within(one, self.keys[0].value, ends, "key")
-        plain = isinstance(one.node, exp.Sum | exp.Count | exp.Min | exp.Max | exp.Avg)
+            return self._within(agg, self.keys[0].value, ends, "key")
+        plain = isinstance(agg.node, exp.Sum | exp.Count | exp.Min | exp.Max | exp.Avg)
         offsets = self._offsets(node) if plain else None  # of rows in no order
         if offsets and self.near:
-            return self._beside_each(one, offsets)
+            return self._beside_each(agg, offsets)
         low, high, exclude = self._frame(node)
         if low is high is None and not exclude:
-            return self._whole(one)
-        return self._framed(one, low, high, exclude)
+            return self._whole(agg)
+        return self._framed(agg, low, high, exclude)
 
     def _translator(self, body: Body, replaced: dict[str, Typed]) -> Expressions:
         scope = replace(self.select.scope, body=body)
         return self.select.queries.expressions(scope, {**self.select.replaced, **replaced})
 
-    def _whole(self, one: Wanted, replaced: dict[str, Typed] | None = None) -> Typed:
+    def _whole(self, agg: Wanted, replaced: dict[str, Typed] | None = None) -> Typed:
         """Return an aggregate of the whole partition."""
         source, zero = self.body.copy(), Typed(Lit(0, "int64"), INTEGER, False)
         values = self._translator(source, replaced or {})
-        if one.condition is not None:
-            source.literals += values.condition(one.condition)
+        if agg.condition is not None:
+            source.literals += values.condition(agg.condition)
         keys = [*self.groups] or [self.builder.define(source, zero)]
         group = Group(self.builder, source, keys, self.builder.carried(self.body))
-        made = kinds.made(Aggregate(group, source, values, one))
+        made = kinds.made(Aggregate(group, source, values, agg))
         keys = [*self.groups] or [self.builder.define(self.body, zero)]
         if made.total:
             return self.builder.scan(made.table, self.body, keys)[-1]
         return self._or_empty(made.table, keys, made.empty)
 
     def _framed(
-        self, one: Wanted, low: Typed | None, high: Typed | None, exclude: str = ""
+        self, agg: Wanted, low: Typed | None, high: Typed | None, exclude: str = ""
     ) -> Typed:
         """Return an aggregate of the rows with numbers in a range, but for what EXCLUDE names."""
         ends = {">=": low, "<=": high}
@@ -443,7 +443,7 @@ class _Functions(Partition):
         if not exclude and all(
             {*variables(t)} == {*variables(self.number().term)} for t in terms.values()
         ):
-            return self._within(one, self.number(), terms, "n")
+            return self._within(agg, self.number(), terms, "n")
         bounds = [b for b in (low, high) if b is not None]
         own = [self.number()] if exclude in ("CURRENT ROW", "TIES") else []
         equals = (
@@ -466,11 +466,11 @@ class _Functions(Partition):
                 )
             return found
 
-        return self._over(one, [*bounds, *own, *equals], {}, test)
+        return self._over(agg, [*bounds, *own, *equals], {}, test)
 
     def _over(
         self,
-        one: Wanted,
+        agg: Wanted,
         points: Sequence[Typed],
         more: dict[str, Typed],
         test: Callable[[list[Typed], dict[str, Typed]], list[Term]],
@@ -486,7 +486,7 @@ class _Functions(Partition):
         builder, groups = self.builder, self.groups
         apart = [self.number()] if numbered else self.identity
         points = [builder.bound(self.body, p) for p in points]
-        source, inputs = self._source(one, {text_of(NUMBER): apart[0]} if numbered else {})
+        source, inputs = self._source(agg, {text_of(NUMBER): apart[0]} if numbered else {})
         told, row = len(groups) + len(apart), [*groups, *apart, *more.values(), *inputs.values()]
         rows, frame, own = self._relation(source, row, told), Body(), [*groups, *points]
         point = builder.scan(self._relation(self.body, own, len(own)), frame)
@@ -494,32 +494,32 @@ class _Functions(Partition):
         known = {"n": number, **dict(zip(more, row, strict=False))}
         frame.literals += [Test(term) for term in test(point[len(groups) :], known)]
         replaced = dict(zip(inputs, row[len(more) :], strict=True))
-        return self._of_frame(one, frame, point, replaced, own, holds_own)
+        return self._of_frame(agg, frame, point, replaced, own, holds_own)
 
-    def _beside_each(self, one: Wanted, offsets: range) -> Typed:
+    def _beside_each(self, agg: Wanted, offsets: range) -> Typed:
         """Return an aggregate of the rows at some offsets from each."""
-        frame, near, (source, inputs) = Body(), self.near[True], self._source(one, {})
+        frame, near, (source, inputs) = Body(), self.near[True], self._source(agg, {})
         pairs = (self.near[n < 0].away(abs(n)) for n in offsets)
         pair = self.builder.scan(near.pairs(pairs, len(offsets) == 1), frame)
         key, values = pair[: len(self._own)], self._values(source, [*inputs.values()])
         row = self.builder.scan(values, frame, near.there(pair))[len(key) :]
         replaced = dict(zip(inputs, row, strict=True))
-        return self._of_frame(one, frame, key, replaced, self._own, 0 in offsets)
+        return self._of_frame(agg, frame, key, replaced, self._own, 0 in offsets)
 
-    def _source(self, one: Wanted, given: dict[str, Typed]) -> tuple[Body, dict[str, Typed]]:
+    def _source(self, agg: Wanted, given: dict[str, Typed]) -> tuple[Body, dict[str, Typed]]:
         """Return the body of the rows that an aggregate reads, and what it reads of them."""
         source = self.body.copy()
         values = self._translator(source, given)
-        if one.condition is not None:
-            source.literals += values.condition(one.condition)
+        if agg.condition is not None:
+            source.literals += values.condition(agg.condition)
         return source, {
             text_of(node): self.builder.define(source, values.value(node))
-            for node in inputs_of(one)
+            for node in inputs_of(agg)
         }
 
     def _of_frame(
         self,
-        one: Wanted,
+        agg: Wanted,
         frame: Body,
         key: list[Typed],
         replaced: dict[str, Typed],
@@ -530,9 +530,9 @@ class _Functions(Partition):
         `own` are the values of a row that are the key there.
         """
         translator = self.select.queries.expressions(Scope(frame), replaced)
-        group, whole = Group(self.builder, frame, key), one._replace(condition=None)
+        group, whole = Group(self.builder, frame, key), agg._replace(condition=None)
         made = kinds.made(Aggregate(group, frame, translator, whole))
-        if holds_own and made.total and one.condition is None:
+        if holds_own and made.total and agg.condition is None:
             return self.builder.scan(made.table, self.body, own)[-1]
         return self._or_empty(made.table, own, made.empty)
 
@@ -565,21 +565,21 @@ def with_named(node: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
     return whole
 
 
-def inputs_of(one: Wanted) -> list[exp.Expr]:
+def inputs_of(agg: Wanted) -> list[exp.Expr]:
     """Return the expressions that an aggregate reads, without constants."""
-    inner = argument_of(one.node)
+    inner = argument_of(agg.node)
     inner = inner.this if isinstance(inner, exp.Order) else inner
     parts = inner.expressions if isinstance(inner, exp.Distinct) else [inner]
-    if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *kinds.PAIRS)) or isinstance(
-        one.node.expression, exp.Column
+    if isinstance(agg.node, (exp.ArgMax, exp.ArgMin, *kinds.PAIRS)) or isinstance(
+        agg.node.expression, exp.Column
     ):
-        parts = [*parts, one.node.expression]
+        parts = [*parts, agg.node.expression]
     found = [
         part
         for one_ in parts
         for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])
     ]
-    found += [o.this for o in one.order]
+    found += [o.this for o in agg.order]
     return [
         node for node in found if node is not None and not isinstance(node, exp.Star | exp.Literal)
     ]
@@ -589,7 +589,7 @@ def refuse_own_order(function: exp.Expr) -> None:
     """Raise SqlError for an ORDER BY among the arguments of a function that is not an aggregate."""
     inner = function.this if isinstance(function, exp.IgnoreNulls | exp.RespectNulls) else function
     if isinstance(inner, WINDOW_ONLY) and any(
-        isinstance(one, exp.Order) for one in inner.iter_expressions()
+        isinstance(node, exp.Order) for node in inner.iter_expressions()
     ):
         name = str(inner.meta.get("name") or inner.sql_name()).lower()
         raise SqlError(

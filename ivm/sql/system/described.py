@@ -69,7 +69,7 @@ def _type(catalog: Catalog, place: exp.Expr, columns: dict[str, str]) -> str:
         table_here = catalog.find(target.find(exp.Table).name)
         names = [c.name for c in catalog.columns(table_here)] if table_here is not None else []
         if isinstance(target, exp.Schema):
-            names = [one.name for one in target.expressions]
+            names = [item.name for item in target.expressions]
         at = next(n for n, one in enumerate(row) if one is place)
         return columns.get(names[at].lower(), "") if at < len(names) else ""
     return ""

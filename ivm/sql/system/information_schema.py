@@ -189,9 +189,9 @@ RELATIONS: Relations = {
     "role_table_grants": (
         "grantor grantee table_catalog table_schema table_name privilege_type is_grantable",
         lambda told: [
-            (USER, USER, DATABASE, told.schema, one.name, right, "YES")
-            for one in told.objects
-            for right in RIGHTS[: 4 if one.kind == TABLE else 1]
+            (USER, USER, DATABASE, told.schema, object_.name, right, "YES")
+            for object_ in told.objects
+            for right in RIGHTS[: 4 if object_.kind == TABLE else 1]
         ],
     ),
     "routines": ("routine_catalog routine_schema routine_name routine_type data_type", None),

@@ -39,8 +39,8 @@ class Said(NamedTuple):
     @property
     def version(self) -> str:
         """The library, after the engine whose clients look for their own name."""
-        own = f"ivm {__version__}"
-        return f"PostgreSQL 15.0 ({own})" if self.dialect == "postgres" else own
+        text = f"ivm {__version__}"
+        return f"PostgreSQL 15.0 ({text})" if self.dialect == "postgres" else text
 
 
 def _unaware(moment: datetime) -> datetime:

@@ -63,7 +63,7 @@ def pieces(text: str, dialect: str) -> Iterator[str]:
     except TokenError:
         yield text  # whose parser says what is wrong
         return
-    ends = [one.start for one in tokens if one.token_type == TokenType.SEMICOLON]
+    ends = [token.start for token in tokens if token.token_type == TokenType.SEMICOLON]
     for start, end in zip([0, *(one + 1 for one in ends)], [*ends, len(text)], strict=True):
         if text[start:end].strip():
             yield re.sub(r"\S", " ", text[:start]) + text[start:end]

@@ -121,8 +121,8 @@ class Session(Library):
             (statement,) = translated(sql)
             return described(self._statements.ws, statement)[0]
 
-        found: list[str] = await self._in_thread(types)
-        return [*found, *[""] * (places - len(found))]
+        names: list[str] = await self._in_thread(types)
+        return [*names, *[""] * (places - len(names))]
 
     async def query(self, expression: exp.Expr, sql: str, attrs: dict[str, str]) -> AllowedResult:
         """Run a statement in which the library has put constants."""

@@ -68,7 +68,7 @@ def wanted(node: exp.Expr) -> Wanted:
 
 def _refuse_other_order(node: exp.Expr, inner: exp.Distinct, order: list[exp.Ordered]) -> None:
     """Raise SqlError for distinct values in the order of others, of which each may have several."""
-    given = [text_of(part) for one in inner.expressions for part in (one, *one.expressions)]
+    given = [text_of(part) for item in inner.expressions for part in (item, *item.expressions)]
     for one in order:
         if text_of(one.this) not in given:
             raise SqlError(
@@ -133,34 +133,34 @@ class Group:
 class Aggregate:
     """One aggregate: how its value follows from the rows of a body."""
 
-    def __init__(self, grouping: Group, body: Body, values: Expressions, one: Wanted) -> None:
-        self.grouping, self.body, self.values, self.one = grouping, body, values, one
+    def __init__(self, grouping: Group, body: Body, values: Expressions, call: Wanted) -> None:
+        self.grouping, self.body, self.values, self.call = grouping, body, values, call
         self.builder = grouping.builder
         self.key: list[Typed] = grouping.key
-        self.total = one.condition is None and not grouping.single
+        self.total = call.condition is None and not grouping.single
 
     # -- arguments
 
     def arguments(self) -> list[exp.Expr]:
         """Return the arguments as written."""
-        inner = argument_of(self.one.node)
+        inner = argument_of(self.call.node)
         if isinstance(inner, exp.Order):
             inner = inner.this
         if not isinstance(inner, exp.Distinct):
             return [inner]
         return [
             part
-            for one in inner.expressions
-            for part in (one.expressions if isinstance(one, exp.Tuple) else [one])
+            for item in inner.expressions
+            for part in (item.expressions if isinstance(item, exp.Tuple) else [item])
         ]
 
     def orders(self, upward: bool = True) -> list[Term]:
         """Return variables in whose order ORDER BY has the rows, all of them ascending."""
-        found: list[Term] = []
-        for one in self.one.order:
+        terms: list[Term] = []
+        for one in self.call.order:
             value = self.builder.define(self.body, self.values.value(one.this))
-            found += ordered_terms(self.builder, self.body, Key(*ordering(value, one)), upward)
-        return found
+            terms += ordered_terms(self.builder, self.body, Key(*ordering(value, one)), upward)
+        return terms
 
     def argument(self, type_: SqlType | None = None) -> Typed:
         """Return the argument as a variable that is not null, of distinct values if wanted."""
@@ -176,7 +176,7 @@ class Aggregate:
         if (
             not (self.total and self.grouping.presents)
             or (for_mean and not (self._is_joined and value.type.has_short_sums))
-            or self.one.distinct
+            or self.call.distinct
             or not value.type.is_number
             or value.type.wide
             or not self.builder.may_be_null(self.body, value)
@@ -186,7 +186,7 @@ class Aggregate:
 
     @property
     def _is_joined(self) -> bool:
-        return sum(isinstance(one, Atom) for one in self.body.literals) > 1
+        return sum(isinstance(literal, Atom) for literal in self.body.literals) > 1
 
     def flag(self, value: Typed) -> Typed:
         """Return a variable that is 1 in rows where a value is not null, else 0."""
@@ -201,7 +201,7 @@ class Aggregate:
             value = self.values.value(node)
             value = convert(value, type_, node) if type_ is not None else value
             found.append(self._present(value))
-        if self.one.distinct:
+        if self.call.distinct:
             return self.distinct(found)
         return found
 
@@ -216,22 +216,24 @@ class Aggregate:
     def listed(self, value: Typed) -> list[Term]:
         """Return a value and what ORDER BY orders it by, as variables of rows one by one."""
         rows = [value, *self.places()]
-        rows = self.distinct(rows) if self.one.distinct else self.numbered(rows)
-        return [one.term for one in rows]
+        rows = self.distinct(rows) if self.call.distinct else self.numbered(rows)
+        return [row.term for row in rows]
 
     def places(self) -> list[Typed]:
         """Return variables that order the rows: those of ORDER BY, or that tell rows apart."""
-        if self.one.order:
+        if self.call.order:
             return [Typed(term, BIGINT, False) for term in self.orders()]
-        if isinstance(self.one.node, exp.GroupConcat | exp.ArrayAgg | exp.First | exp.Last):
-            name = self.one.node.sql(dialect="duckdb")
-            if self.body.weights or self.one.distinct:
+        if isinstance(self.call.node, exp.GroupConcat | exp.ArrayAgg | exp.First | exp.Last):
+            name = self.call.node.sql(dialect="duckdb")
+            if self.body.weights or self.call.distinct:
                 what = (
                     "distinct values have no order"
-                    if self.one.distinct
+                    if self.call.distinct
                     else "rows without a key have no order"
                 )
-                raise SqlError(f"{name[:60]} without ORDER BY: {what}; add ORDER BY", self.one.node)
+                raise SqlError(
+                    f"{name[:60]} without ORDER BY: {what}; add ORDER BY", self.call.node
+                )
             self.builder.notes.append(
                 f"{name[:60]} without ORDER BY: rows are taken in the order of their keys"
             )
@@ -244,7 +246,7 @@ class Aggregate:
             for one in self.builder.identity(self.body)
             if one.term not in [k.term for k in self.key]
         ]
-        return [part for one in rows for part in parts_of(self.builder, self.body, one)]
+        return [part for row in rows for part in parts_of(self.builder, self.body, row)]
 
     def of_truths(self, value: Typed, op: str) -> Made:
         """Return the least or greatest of truth values."""
@@ -285,7 +287,7 @@ class Aggregate:
 
     def as_number(self, value: Typed) -> Typed:
         """Return an argument that must be a number.  Raises SqlError."""
-        node = self.one.node
+        node = self.call.node
         if not value.type.is_number:
             raise SqlError(f"{node.key} takes numbers, and this is {value.type}: CAST it", node)
         return value
