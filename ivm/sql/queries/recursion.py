@@ -3,8 +3,8 @@
     WITH RECURSIVE r AS (SELECT ... UNION SELECT ... FROM r ...)      two rules for one view
 
 `UNION ALL` keeps equal rows of different derivations apart, which a recursive view does not.
-Unless each step follows from one row alone, its rows get a column more, the keys of the rows that
-they follow from:
+Unless columns that each step copies from one row alone tell the first rows apart, rows get a column
+more, the keys of the rows that they follow from:
 
     v:part1(x, path) <- ..., path = string[k].
     v:part1(x, more) <- v:part1(_, path), ..., more = string:concat[path, "/", string[k]].
@@ -20,7 +20,8 @@ from sqlglot import exp
 from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.queries.clauses import Rows, Translator
-from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.row_numbers import copies
+from ivm.sql.queries.scope import LAST, Scope
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import Atom, Call, Lit, Typed, variables
@@ -28,6 +29,8 @@ from ivm.sql.types import MOST, VARCHAR
 from pagestore.host import KEYS_MAX
 
 PATH = Column("path", VARCHAR, False)
+# what makes several rows of one
+SEVERAL = (exp.Join, exp.Lateral, exp.Unnest, exp.Explode, exp.Values, exp.SetOperation)
 
 
 def reads_itself(cte: exp.CTE) -> bool:
@@ -40,13 +43,26 @@ def cte(queries: Translator, node: exp.CTE, names: list[str]) -> Callable[[Scope
     union = node.this
     if not isinstance(union, exp.Union):
         raise SqlError(f"{node.alias} reads itself: write `first rows UNION further rows`", node)
+    for key in LAST:
+        if clause := union.args.get(key):
+            word = key.upper() + " BY" * (key == "order")
+            raise SqlError(
+                f"{word} in a recursive query: limit it by WHERE, or in what reads it", clause
+            )
     builder = queries.builder
     first, step = queries.query(union.this, None).named(names, node), union.expression
     if any(isinstance(one, exp.AggFunc | exp.Window) for one in step.walk()):
         raise SqlError(
             f"{node.alias} aggregates itself: aggregate what it derives in a query of its own", node
         )
-    paths = not union.args.get("distinct") and not _follows_from_one(node, step)
+    paths = not union.args.get("distinct") and not _is_apart(builder, first, node, step)
+    if paths and first.body.weights:
+        body, values = copies(builder, first.body, first.columns)
+        first = Rows(body, [(n, v) for (n, _), v in zip(first.columns, values, strict=True)])
+    if paths and any(step.find_all(exp.Distinct, exp.Group)):
+        raise SqlError(
+            f"{node.alias} by UNION ALL takes a row once in each step: write UNION", step
+        )
     columns = [Column(n, v.type, builder.may_be_null(first.body, v)) for n, v in first.columns]
     if len(columns) + paths > KEYS_MAX:
         raise SqlError(
@@ -155,6 +171,18 @@ def _with_path(
     return body, [*values, builder.define(body, Typed(path, VARCHAR, False))]
 
 
-def _follows_from_one(node: exp.CTE, step: exp.Expr) -> bool:
-    """Return whether each step follows from one row, so that UNION ALL derives as UNION does."""
-    return [t.name.lower() for t in step.find_all(exp.Table)] == [node.alias.lower()]
+def _is_apart(builder: Builder, first: Rows, node: exp.CTE, step: exp.Expr) -> bool:
+    """Return whether UNION ALL derives as UNION does: each row leads to at most one, and what it
+    copies tells the first rows apart.
+    """
+    name = node.alias.lower()
+    if [t.name.lower() for t in step.find_all(exp.Table)] != [name] or any(step.find_all(*SEVERAL)):
+        return False
+    if not isinstance(step, exp.Select) or not isinstance(step.args["from_"].this, exp.Table):
+        return builder.is_set(first.body, [])
+    copied = [
+        value.term
+        for (own_name, value), item in zip(first.columns, step.expressions, strict=False)
+        if isinstance(item, exp.Column) and item.name.lower() == own_name.lower()
+    ]
+    return builder.is_set(first.body, copied)

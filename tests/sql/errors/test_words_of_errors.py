@@ -35,6 +35,23 @@ def test_a_reference_of_another_type_is_refused_by_both_types(own, other):
             ws.sql(statement)
 
 
+@pytest.mark.parametrize(
+    "step, said",
+    [
+        ("SELECT DISTINCT n + 1 FROM r WHERE n < 9", "takes a row once in each step: write UNION"),
+        (
+            "SELECT n + 1 FROM r WHERE n < 9 GROUP BY n",
+            "takes a row once in each step: write UNION",
+        ),
+        ("SELECT n + 1 FROM r LIMIT 3", "LIMIT in a recursive query: limit it by WHERE"),
+        ("SELECT n + 1 FROM r WHERE n < 9 ORDER BY n", "ORDER BY in a recursive query: limit it"),
+    ],
+)
+def test_what_is_said_of_all_rows_of_a_step_is_refused(step, said):
+    with ivm.open(":memory:") as ws, pytest.raises(SqlError, match=said):
+        ws.sql(f"WITH RECURSIVE r(n) AS (SELECT unnest([1, 2]) UNION ALL {step}) SELECT * FROM r")
+
+
 @pytest.mark.parametrize("begins", ["", "CREATE MATERIALIZED VIEW v AS "])
 @pytest.mark.parametrize("all_", ["", "ALL"])
 def test_a_recursion_without_end_says_so_in_words_of_sql(begins, all_, monkeypatch):
