@@ -3,6 +3,7 @@
 """
 
 import re
+from itertools import takewhile
 from typing import Any
 
 from sqlglot import exp
@@ -360,7 +361,7 @@ def _within_group(node: exp.WithinGroup) -> str:
 
 def _window(node: exp.Window) -> str:
     parts = []
-    given = {**_named_window(node), **{key: value for key, value in node.args.items() if value}}
+    given = _window_clauses(node)
     if by := given.get("partition_by"):
         parts.append(f"PARTITION BY {', '.join(map(text, by))}")
     if order := given.get("order"):
@@ -377,15 +378,13 @@ def _window(node: exp.Window) -> str:
     return f"{name.strip(chr(34))}{bracket}{rest} OVER ({' '.join(parts)})"
 
 
-def _named_window(node: exp.Window) -> dict[str, Any]:
-    """Return what WINDOW says of the window that a function names."""
+def _window_clauses(node: exp.Expr) -> dict[str, Any]:
+    """Return what a window says, and what those before it in WINDOW say that it names."""
     select, alias = node.find_ancestor(exp.Select), node.args.get("alias")
-    if select is None or alias is None:
-        return {}
-    named = (
-        one for one in select.args.get("windows") or () if one.name.lower() == alias.name.lower()
-    )
-    return next((one.args for one in named), {})
+    name, named = alias and alias.name.lower(), select.args.get("windows") if select else None
+    before = takewhile(lambda one: one is not node, named or ())
+    parent = (_window_clauses(one) for one in before if one.name.lower() == name)
+    return {**next(parent, {}), **{key: value for key, value in node.args.items() if value}}
 
 
 _USUAL = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"

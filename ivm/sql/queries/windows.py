@@ -42,7 +42,7 @@ FIRST = Lit(1, "int64")  # number of a row
 NUMBER = exp.column("number", "window row")  # the number of a row, as an expression of aggregates
 
 
-def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) -> None:
+def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Window]) -> None:
     """Give the window functions of a query values, by atoms in its body."""
     join_around(select.expressions(), nodes)
     _refuse_duplicates(select)
@@ -550,7 +550,7 @@ def _number(term: Term) -> Typed:
     return Typed(term, BIGINT, False)
 
 
-def with_named(node: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
+def with_named(node: exp.Window, named: dict[str, exp.Window]) -> exp.Window:
     """Return a window with what the one that it names has.  SqlError if none has the name."""
     alias = node.args.get("alias")
     if alias is None:
@@ -558,10 +558,11 @@ def with_named(node: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
     name = alias.name.lower()
     if name not in named:
         raise SqlError(f"no window {alias.name} is defined: add WINDOW {alias.name} AS (...)", node)
-    whole = node.copy()
+    whole, rest = node.copy(), {one: named[one] for one in named if one != name}
+    parent = with_named(named[name], rest)
     for key in ("partition_by", "order", "spec"):
         if not whole.args.get(key):
-            whole.set(key, named[name].args.get(key))
+            whole.set(key, parent.args.get(key))
     return whole
 
 
