@@ -46,6 +46,7 @@ from ivm.lang.types import (
     common,
     how_written,
     is_flexible,
+    precision,
     scale,
     takes,
     wide_scale,
@@ -505,14 +506,18 @@ def _alike(signature: Function, args: Sequence[tuple[Term, Type]]) -> list[int]:
 
 def _joint(args: Sequence[tuple[Term, Type]]) -> Type:
     """Return the type that arguments share: that of the first that is not a literal, else of the
-    first decimal.
+    first decimal; of decimals, one of as many digits as any of them.
     """
     fixed = [type_ for arg, type_ in args if not isinstance(arg, Const)] or [
         type_ for arg, type_ in args if not is_literal(arg)
     ]
     decimals = [type_ for _, type_ in args if scale(type_) is not None]
     if fixed and all(scale(type_) is not None for type_ in fixed):
-        return max(fixed, key=lambda type_: scale(type_) or 0)
+        most = max(fixed, key=lambda type_: (scale(type_) or 0, precision(type_)))
+        beyond = 10 ** (precision(most) - (scale(most) or 0))
+        values = [arg.value for arg, _ in args if isinstance(arg, Const)]
+        fits = all(abs(v) < beyond for v in values if isinstance(v, int | Decimal))
+        return most if fits else f"decimal({DIGITS_MAX},{scale(most)})"
     return (
         fixed
         or sorted(decimals, key=lambda t: -(scale(t) or 0))

@@ -425,7 +425,7 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     found = NULL
     for one in values:
         text = one.type == VARCHAR and found not in (NULL, VARCHAR) and not found.words
-        whole = one.type.is_integer and found.is_integer and not one.type.wide
+        whole = one.type.is_integer and found.is_integer and _fits(one, found)
         if isinstance(one.term, Lit) and (text or whole):
             continue
         new = common(found, one.type)
@@ -435,6 +435,12 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
             )
         found = new
     return found
+
+
+def _fits(one: Typed, type_: SqlType) -> bool:
+    """Return whether a value is a constant integer of a type, or of one without bounds."""
+    value, bounds = one.term.value if isinstance(one.term, Lit) else None, type_.range
+    return isinstance(value, int) and (not bounds or bounds[0] <= value <= bounds[1])
 
 
 def as_json(value: Typed, node: exp.Expr | None) -> Term:

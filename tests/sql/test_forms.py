@@ -118,6 +118,60 @@ FORMS = {
         "SELECT t.id, r.k "
         "FROM t FULL JOIN r ON t.p = r.o",
     ],
+    "rows that UNION ALL derives several times": [
+        f"WITH RECURSIVE r(n) AS ({first} UNION ALL {step}) SELECT n, count(*) AS c FROM r GROUP BY n"
+        for first in (
+            "SELECT id FROM t",
+            "SELECT p FROM t",
+            "SELECT k FROM a",
+            "SELECT 3",
+            "FROM range(1, 3)",
+            "VALUES (1), (2), (2)",
+            "SELECT unnest([1, 1, 2])",
+            "SELECT count(*) FROM t GROUP BY p",
+        )
+        for step in (
+            "SELECT n // 2 FROM r WHERE n > 1",
+            "SELECT n + 1 FROM r WHERE n < 3",
+            "SELECT n FROM r WHERE n < 0",
+            "SELECT z FROM r, UNNEST([n - 1, n - 1]) u(z) WHERE n BETWEEN 2 AND 4",
+            "SELECT n + 1 FROM r, (VALUES (1), (2)) w(z) WHERE n < 3",
+            "SELECT n + 1 FROM r WHERE n < 4 AND n IN (SELECT id FROM t)",
+            "SELECT n FROM (SELECT n + 1 AS n FROM r WHERE n < 3) z",
+        )
+    ]
+    + [
+        "WITH RECURSIVE r(n, k) AS (SELECT id, x FROM t UNION ALL SELECT n, k + 1 FROM r WHERE k < 4) SELECT k FROM r",
+        "WITH RECURSIVE r(n, k) AS (SELECT id, 'x' FROM t UNION ALL SELECT n * 2, 'y' FROM r WHERE n < 5) SELECT n "
+        "FROM r",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3), q(m) AS (SELECT n FROM r UNION "
+        "ALL SELECT m * 2 FROM q WHERE m < 10) SELECT m FROM q",
+    ],
+    "alternatives beyond the type of the others": [
+        *(
+            f"SELECT k, {value} AS z FROM b"
+            for value in (
+                "coalesce(d, 123456789)",
+                "coalesce(d, 123456789.5)",
+                "CASE WHEN k = 1 THEN d ELSE 100000 END",
+                "greatest(d, 99999999)",
+                "d IN (1, 1.5, 123456789)",
+                "coalesce(d, d::DECIMAL(12,2) * 100000)",
+                "coalesce(k::TINYINT, 300)",
+                "CASE k WHEN 1 THEN k::SMALLINT ELSE 40000 END",
+                "[k::TINYINT, 1000]",
+                "greatest(-200, k::TINYINT)",
+                "nullif(k::UTINYINT, -1)",
+            )
+        ),
+        "SELECT k::TINYINT AS z FROM b UNION ALL SELECT 300",
+        "SELECT d AS z FROM b UNION SELECT 123456789",
+    ],
+    "windows that begin with another": [
+        "SELECT id, rank() OVER v, sum(x) OVER w, count(*) OVER (v ROWS 1 PRECEDING) FROM t "
+        "WINDOW w AS (PARTITION BY p), v AS (w ORDER BY x DESC)",
+        "SELECT id, sum(id) OVER c FROM t WINDOW a AS (PARTITION BY p), b AS (a ORDER BY id), c AS (B)",
+    ],
     "lists and structs that the step of a recursive query by UNION ALL reads in a join": [
         "WITH RECURSIVE r AS (SELECT id, [id] AS path FROM t WHERE p IS NULL UNION ALL SELECT t.id, "
         "list_append(path, t.id) FROM r JOIN t ON t.p = r.id WHERE len(path) < 4) SELECT * FROM r",
