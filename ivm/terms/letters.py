@@ -24,8 +24,8 @@ def letters(text: str) -> list[str]:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """Return the parts of a text between separators; without a separator its letters."""
-    return text.split(separator) if separator else [*text] if text.isascii() else letters(text)
+    """Return the parts of a text between separators; without a separator its code points."""
+    return text.split(separator) if separator else [*text]
 
 
 def _goes_on(letter: str, sign: str) -> bool:

@@ -193,3 +193,11 @@ def test_a_list_of_a_fixed_length_is_refused(both: Both, place: str) -> None:
     """DuckDB refuses lists of another length there."""
     with pytest.raises(ivm.IvmError, match=r"INT\[3\]"):
         both.workspace.sql(place)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["e\u0301x", "\u0301e", "\U0001f1e9\U0001f1ea", "\U0001f469\u200d\U0001f467", "\r\n", ""],
+)
+def test_a_text_is_split_into_code_points(both: Both, text: str) -> None:
+    both.ask(f"SELECT string_split('{text}', ''), split_part('{text}', '', 1), reverse('{text}')")
