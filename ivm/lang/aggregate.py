@@ -157,9 +157,7 @@ def in_order_of(
 
 
 def in_key_order(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """Return the rule, its aggregates ordered by key variables where they need an order and none
-    is given.
-    """
+    """Return the rule, its aggregates ordered by key variables where they need and lack it."""
     if not rule.aggregates:
         return rule
     order = key_variables(rule, known)

@@ -295,9 +295,7 @@ class _Neighbours:
         self._fresh = (Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
 
     def rules(self) -> Iterator[Rule]:
-        """Yield the helpers, then the rule that reads them; only the rule itself if it reads no
-        neighbours.
-        """
+        """Yield the helpers, then the rule that reads them; the rule alone if it has none."""
         body = tuple(self._conjunction(disjunct, ()) for disjunct in self._rule.body)
         yield from self._helpers
         yield replace(self._rule, body=body) if self._helpers else self._rule

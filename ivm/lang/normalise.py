@@ -127,9 +127,7 @@ class Hoist:
         return heads, in_order_of(heads, aggregates), Conj((*body.parts, *extra))
 
     def head(self, head: Application | Operation, extra: list[Part]) -> Atom:
-        """Return a head with variables as arguments; append the literals that define new ones to
-        `extra`.
-        """
+        """Return a head with variables as arguments; add literals that define them to `extra`."""
         call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
         assert isinstance(call, Application)
         if call.keys is not None:

@@ -85,9 +85,7 @@ class _Guards:
         self._known, self._types, self._unnamed = known, types, unnamed
 
     def conjunction(self, literals: Disjunct, outer: Nulls) -> Disjunct:
-        """Return a conjunction with conditions; `outer` has the variables that are bound around
-        a negation.
-        """
+        """Return a conjunction with conditions; `outer` has variables bound around a negation."""
         guarded: list[Literal] = []
         shared = self._shared(literals, outer)
         for literal in literals:

@@ -676,9 +676,7 @@ def _end(text: str, source: str) -> Where:
 
 
 def _expected(terminals: set[str]) -> str:
-    """Describe the terminals that a place admits; those that start a term are one word, as are
-    operators.
-    """
+    """Describe the terminals of a place; those that start a term are one word, as are operators."""
     words = set[str]()
     terminals = terminals - {"ELSE", "FOR", "COLON"}
     if {"LPAR", "LSQB", "COMPARE"} <= terminals:  # after a name, which is rarely a term alone

@@ -125,9 +125,7 @@ def probing(listed: float, expected: float, rows: int) -> float:
 
 
 def probing_at_least(rows: int, indexed: int) -> float:
-    """Return what probing changed rows costs at least, if indices of so many rows are to be
-    built before.
-    """
+    """Return what probing changed rows costs at least, if so many rows are indexed before."""
     return ROW * rows + building(indexed)
 
 

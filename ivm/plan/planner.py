@@ -296,9 +296,7 @@ def _cheapest(
     maintenance: str,
     searched: dict[Hashable, JoinOrders] | None,
 ) -> Plan:
-    """Return the cheapest plan, with the choice of its maintenance, and how many rows each step
-    is to find.
-    """
+    """Return the cheapest plan, how it is maintained, and how many rows each step is to find."""
     orders = JoinOrders(conjunction, distinct, heavy, maintenance == ONCE)
     if searched is not None:
         orders = searched.setdefault(orders.basis, orders)

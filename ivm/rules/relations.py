@@ -157,9 +157,7 @@ def with_declarations(text: str, program: Program) -> str:
 
 
 def declaring(text: str, *predicates: Predicate, functions: Iterable[str] = ()) -> str:
-    """Return a text with declarations of relations that existed before it, and of functions,
-    after a mark.
-    """
+    """Return declarations of relations that existed before, and of functions, after a mark."""
     lines = [*(line for line in functions if line not in text), *map(show_predicate, predicates)]
     return "\n".join([text, *[MARK] * (f"\n{MARK}\n" not in text), *lines]) if lines else text
 
@@ -219,9 +217,7 @@ def _refuse_unread(name: str, schema: Schema | None) -> None:
 
 
 def _names(columns: list[str]) -> tuple[str, ...]:
-    """Return variable names for columns: their own names, or c1, c2, ... for names that rules
-    cannot write.
-    """
+    """Return variable names for columns: their own, or c1, c2, ... if rules have none."""
     names = ["" if set("`$\n") & {*name} else name for name in columns]
     free = (f"c{n}" for n in count(1) if f"c{n}" not in names)
     return tuple(name or next(free) for name in names)

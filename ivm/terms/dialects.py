@@ -269,9 +269,7 @@ def _sqlite_whole(text: str) -> int:
 
 
 def _truth(text: str) -> bool:
-    """Read a truth value as PostgreSQL does: by the first letters of its words, without blanks
-    around them.
-    """
+    """Read a truth value as PostgreSQL does: by the first letters of its words, without blanks."""
     word = text.strip(" \t\n\r\f\v").lower()
     for value, words in ((True, ("true", "yes", "on", "1")), (False, ("false", "no", "off", "0"))):
         if word and any(one.startswith(word) and (len(word) > 1 or one[0] != "o") for one in words):
@@ -526,9 +524,7 @@ BEGIN = datetime(1, 1, 1)
 
 
 def _sqlite_moment(text: str) -> datetime:
-    """Read a moment as SQLite does: a date, perhaps with a time, a time on 1 January 2000, or a
-    Julian day.
-    """
+    """Read a moment as SQLite does: a date or moment, a time on 1 January 2000, or a Julian day."""
     if NUMBER.fullmatch(text.strip()):
         return _since(BEGIN, float(text) - 1721425.5)
     found = SQLITE_MOMENT.fullmatch(text) or no_value()

@@ -84,9 +84,7 @@ class Encoder:
         return None if end - first > most else order.slice(first, max(first, end))
 
     def threshold(self, text: bytes, behind: bool) -> int:
-        """Return a bound: lesser texts have sort keys below it; with `behind`, the text itself
-        has, too.
-        """
+        """Return a bound: lesser texts sort below it; with `behind`, the text itself, too."""
         return int(self._source.dictionary.order.threshold(text + b"\0" * behind))
 
 
@@ -142,9 +140,7 @@ def _word(const: Const, words_of: Callable[[list[Any]], Sequence[int] | np.ndarr
 
 
 def written(word: int, type_: Type, snap: Snapshot) -> str:
-    """Return a constant as rules write it; a word out of range, such as a day before year 1, as
-    a number.
-    """
+    """Return a constant as rules write it; a word out of range, as of year 0, as a number."""
     least, greatest = word_range(type_)
     if not least <= word <= greatest:
         return shown(word, type_)

@@ -57,9 +57,7 @@ def _list(values: list[Any]) -> str:
 
 
 def _part(text: str, first: int, last: int) -> str:
-    """Return some values of a list, those from one place to another, counted from 1, or from -1
-    backwards.
-    """
+    """Return the values of a list from a place to another, counted from 1, or backwards from -1."""
     plain = not ("[" in text or "{" in text) or not _is_valid(f"[{text}]")
     found = VALUE.findall(text) if plain else values_of(text)
     begin, end = (place + len(found) + 1 if place < 0 else place for place in (first, last))

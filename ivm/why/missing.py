@@ -29,9 +29,7 @@ Insertions = frozenset[Atom]  # of constants, and variables for values that noth
 
 
 class Failure(NamedTuple):
-    """Which literals of a rule's body fail, and under which values of its variables everything
-    else holds.
-    """
+    """Which literals of a rule's body fail, and under which values of variables all else holds."""
 
     rule: Rule
     fails: tuple[Literal, ...]

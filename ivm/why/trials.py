@@ -106,9 +106,7 @@ class Trials:
             return bool(self.derivations.over(sketch).rows(goal.predicate, [given]))
 
     def _insert(self, sketch: EphemeralTransaction, insertions: list[Atom]) -> None:
-        """Add rows, each in place of one with the same key if the insertion gives it, and let
-        views follow.
-        """
+        """Add rows, each in place of one with its key if it gives that, and let views follow."""
         txn = Transaction(sketch, self.installed, None)
         for atom in insertions:
             row = tuple(term.value for term in atom.terms if isinstance(term, Const))

@@ -308,9 +308,7 @@ class _Csv:
         return ungrouped(texts, self.dialect.thousands, self.dialect.decimal)
 
     def _pointed(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Replace the decimal mark of numbers by a point. Raises pa.ArrowInvalid for a text with
-        a point.
-        """
+        """Replace the decimal mark of numbers by a point. pa.ArrowInvalid if one has a point."""
         mark = self.dialect.decimal
         if mark == "." or not is_number(kind):
             return texts

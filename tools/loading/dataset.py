@@ -428,9 +428,7 @@ class Dataset:
 
 
 def _in_utc(texts: pa.Array) -> pa.Array:
-    """Convert texts to timestamps in UTC without a zone if all have an offset; else return them
-    unchanged.
-    """
+    """Convert texts to timestamps in UTC without a zone if all have an offset; else return them."""
     try:
         return cast_to(texts, pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
     except REFUSALS:

@@ -128,9 +128,7 @@ def _meant(source: pq.ParquetFile) -> dict[str, pa.DataType]:
 
 
 def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
-    """Return the columns that are intervals or VARIANTs, whose parts alone say nothing, each
-    with a remedy.
-    """
+    """Return the columns of intervals or VARIANTs, whose parts say nothing, each with a remedy."""
     refused = {
         name: MONTHS
         for name, kind in _spark_types(source).items()

@@ -452,9 +452,7 @@ def _load_elements(
 
 
 def _schema(dataset: Dataset, key: Sequence[str], progress: Tell) -> Schema:
-    """Return the schema of a new relation; value columns that lack values are nullable, if nulls
-    are kept.
-    """
+    """Return the schema of a new relation; value columns are nullable if nulls stay."""
     lacking, casts = set[str](), dataset.reading.casts
     if dataset.reading.nulls == KEEP:
         # whose footers say it

@@ -282,9 +282,7 @@ def encoding(text: str) -> str:
 
 
 def date_format(text: str) -> str:
-    """Check that a format of strptime has a day, a month and a year.  Raises
-    argparse.ArgumentTypeError.
-    """
+    """Check that a strptime format has day, month and year.  Raises argparse.ArgumentTypeError."""
     day = datetime(2026, 12, 31)
     try:
         is_read = datetime.strptime(day.strftime(text), text) == day

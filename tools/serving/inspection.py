@@ -355,9 +355,7 @@ class Inspector:
 
 
 def _edits(text: str) -> Any:
-    """Return edits as Workspace.preview takes them.  Raises IvmError for SQL that does more than
-    edit rows.
-    """
+    """Return edits as Workspace.preview takes them.  Raises IvmError for other SQL."""
     if not is_sql(text):
         return text
     if not edits_rows(text):

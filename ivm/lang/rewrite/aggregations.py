@@ -92,9 +92,7 @@ class _OneClause:
         self._outside = {v.name for part in (*parts, clause.body) for v in _outer_variables(part)}
 
     def formula(self, formula: Formula, around: tuple[Formula, ...]) -> Formula:
-        """Return a formula without aggregates; `around` are the formulas of the conjunctions
-        that it is in.
-        """
+        """Return a formula without aggregates; `around` are the formulas of its conjunctions."""
         match formula:
             case And():
                 items = items_of(formula)

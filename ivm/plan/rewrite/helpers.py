@@ -554,9 +554,7 @@ def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
 
 
 def _is_many(literals: Disjunct) -> bool:
-    """Return whether some atom can hold for several bindings: a function without keys has only
-    one value.
-    """
+    """Return whether some atom can hold for several bindings: not a function without keys."""
     return any(
         isinstance(x, Atom) and any(isinstance(term, Var) for term in x.args) for x in literals
     )
@@ -576,9 +574,7 @@ def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predic
 
 
 def refuse_failures(program: Program) -> Program:
-    """Add rules that refuse bindings for which a helper fails, or that make the helper which
-    reads it fail.
-    """
+    """Add rules that refuse bindings for which a helper fails, or make its reader fail."""
     helpers = {rule.heads[0].predicate: rule for rule in program.rules if rule.failed}
     terms = {
         (x.where.line, x.where.column): x

@@ -285,9 +285,7 @@ class _Magic:
     # -- answers that are the same for all demanded values
 
     def _is_same_for_all(self, name: str, given: Given) -> bool:
-        """Return whether there is one seed, and all rules only demand other values and pass the
-        answer on.
-        """
+        """Return whether there is one seed, and rules only demand values and pass answers on."""
         if len(self._seeds.get(_named(name, "seed", given), ())) != 1 or len(given) == len(
             self._predicates[name].keys
         ):

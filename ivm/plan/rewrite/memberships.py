@@ -93,9 +93,7 @@ def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
 
 
 def _chosen(literal: Literal, disjunct: Disjunct) -> tuple[Var, tuple[Const, ...]] | None:
-    """Return the variable of a membership and its constants, if the join seeks by the variable;
-    else None.
-    """
+    """Return the variable of a membership and its constants, if the join seeks by it; else None."""
     match literal:
         case Compare("=", Call("in", (Var() as x, *among)), Const(True)) if all(
             isinstance(c, Const) for c in among

@@ -402,9 +402,7 @@ def _shifted(node: exp.Expr, value: Value) -> Typed:
 
 
 def _joined(node: exp.Expr, value: Value) -> Typed:
-    """spark_concat(x, y) and the like: `||`, of values as the dialect writes them; null if one
-    of them is.
-    """
+    """spark_concat(x, y) and the like: `||`, of values as the dialect writes; null if one is."""
     dialect = node.name.lower().partition("_")[0]
     values = [value(one) for one in node.expressions]
     like = next((each for each in values if each.type.element is not None), None)

@@ -254,9 +254,7 @@ class Select(Clauses):
         return [exp.column(name, table or None, quoted=True) for name in chosen]
 
     def _named_by(self, node: exp.Columns) -> list[str]:
-        """Return the names of the columns that `COLUMNS(*)`, a list of names or a regular
-        expression means.
-        """
+        """Return the columns that `COLUMNS(*)`, a list of names or a regular expression means."""
         of = node.this
         if _is_star(of):
             star = of.this if isinstance(of, exp.Column) else of

@@ -84,9 +84,7 @@ class Client(socketserver.BaseRequestHandler):
             self.request.sendall(error("08P01", str(wrong), severity="FATAL"))
 
     def _begun(self) -> Any:
-        """Return the stream of a client that begins a session; None for one that asked for another
-        thing.
-        """
+        """Return the stream of a client that begins a session; None if it asked otherwise."""
         secure = False
         while True:
             stream = self.request.makefile("rb")
