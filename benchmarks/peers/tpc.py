@@ -33,10 +33,8 @@ KEYS = {  # of several columns; others have their first one
 }  # fmt: skip
 EDITED = {"tpch": "lineitem", "tpcds": "store_sales"}
 MAKERS = {"tpch": "dbgen", "tpcds": "dsdgen"}
-EDITS, DUCK_LEAST = (
-    6,
-    0.1,
-)  # rows that go and come back; the shortest answer that is divided by, in ms
+EDITS = 6  # rows that go and come back
+DUCK_LEAST = 0.1  # ms: the shortest answer that is divided by
 
 
 class Measured(NamedTuple):
@@ -72,13 +70,53 @@ def made(kind: str, scale: float) -> tuple[duckdb.DuckDBPyConnection, dict[str, 
 def stored(duck: duckdb.DuckDBPyConnection, base: Path) -> None:
     """Make a store with DuckDB's tables and their keys."""
     with ivm.open(base, sync="off") as workspace:
-        for name, text in duck.execute("SELECT table_name, sql FROM duckdb_tables()").fetchall():
-            columns = re.sub(
-                r",?\s*PRIMARY KEY\s*\([^)]*\)", "", text[text.index("(") + 1 : text.rindex(")")]
-            )
-            key = KEYS.get(name, columns.split()[0])
-            workspace.sql(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key}))")
+        for name, definition in tables(duck).items():
+            workspace.sql(definition)
             workspace.insert(name, duck.execute(f"FROM {name}").to_arrow_table())
+
+
+def tables(duck: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return the statement that creates each table, with its key."""
+    found = {}
+    for name, text in duck.execute("SELECT table_name, sql FROM duckdb_tables()").fetchall():
+        columns = re.sub(
+            r",?\s*PRIMARY KEY\s*\([^)]*\)", "", text[text.index("(") + 1 : text.rindex(")")]
+        )
+        key = KEYS.get(name, columns.split()[0])
+        found[name] = f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key}))"
+    return found
+
+
+def loaded(duck: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Print what `COPY` of each table from Parquet takes, into a table with its key, beside
+    DuckDB's, and what the files take at the end.
+    """
+    own, peer, total = folder / "own.pages", folder / "peer.duckdb", [0.0, 0.0]
+    print("| table | rows | COPY, ms | DuckDB's, ms | |\n|---|---|---|---|---|")
+    with ivm.open(own, sync="off", threads=1) as workspace, duckdb.connect(peer) as other:
+        other.execute("SET threads = 1")
+        for name, definition in tables(duck).items():
+            path = folder / f"{name}.parquet"
+            ((rows,),) = duck.execute(f"COPY {name} TO '{path}'").fetchall()
+            copied = f"COPY {name} FROM '{path}' (FORMAT parquet)"
+            workspace.sql(definition)
+            other.execute(definition)
+            taken = [used(partial(run, copied)) for run in (workspace.sql, other.execute)]
+            total = [sum(both) for both in zip(total, taken, strict=True)]
+            print(loaded_row(name, rows, *taken), flush=True)
+        print(loaded_row("all", "", *total))
+        other.execute("CHECKPOINT")
+    sizes = [
+        sum(part.stat().st_size for part in folder.glob(f"{path.name}*")) for path in (own, peer)
+    ]
+    print(
+        f"\n{sizes[0] / 1e6:.3g} MB beside DuckDB's {sizes[1] / 1e6:.3g}: {sizes[0] / sizes[1]:.3g} ×\n"
+    )
+
+
+def loaded_row(name: str, rows: int | str, own: float, peer: float) -> str:
+    """Return a row of the table of loads."""
+    return f"| {name} | {rows} | {own:.3g} | {peer:.3g} | {own / peer:.3g} × |"
 
 
 def measured(duck: duckdb.DuckDBPyConnection, query: str, kind: str, base: Path) -> Measured:
@@ -121,8 +159,14 @@ def _edited(workspace: ivm.Workspace, edit: str, table: str, row: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a row of a table for each query and one of all; return 1 if an answer was wrong."""
+    """Print a row of a table for each query and one of all, or of loads; return 1 if an answer was
+    wrong.
+    """
     duck, queries = made(options.kind, options.scale)
+    if options.load:
+        with tempfile.TemporaryDirectory() as folder:
+            loaded(duck, Path(folder))
+        return 0
     found, refused = list[Measured](), 0
     print("| query | install, ms | DuckDB's answer, ms | | an edit, ms |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -158,4 +202,5 @@ TPC = Command(run, {
     "kind": {"choices": [*MAKERS], "help": "the tables and their queries"},
     "--scale": {"type": float, "default": 0.01, "help": "of the generator; 1 is about a gigabyte"},
     "--queries": {"nargs": "*", "help": "some of them, as q3; all unless given"},
+    "--load": {"action": "store_true", "help": "load the tables by COPY, and keep no query"},
 })  # fmt: skip
