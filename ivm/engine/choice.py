@@ -174,10 +174,10 @@ class Choice:
             i: Delta(context.deltas[i].actions[::every], context.deltas[i].rows[:, ::every])
             for i in changes
         }
-        old, new = context.old_and_new(indices_of(plan))
+        transition = context.transition(indices_of(plan))
+        sampled = transition._replace(deltas={**context.deltas, **sample})
         trees = [*map(context.txn.tree, rule.sensitivity_names(rule.plans.index(plan)))]
-        deltas = {**context.deltas, **sample}
-        found = maintain(context.txn.pages, plan, old, new, deltas, trees, rule.granularity)
+        found = maintain(context.txn.pages, plan, sampled, trees, rule.granularity)
         if found is None:
             return 0.0
         renewed = sum(len(actions) for actions, _ in found.renewals)

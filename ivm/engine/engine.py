@@ -411,7 +411,7 @@ class Engine:
             return
         self.replan.regret.prepared(rule, choice.building(needed))
         self._build_deferred(needed)
-        old, new = context.old_and_new(indices_of(plan))
+        transition = context.transition(indices_of(plan))
         names = rule.sensitivity_names(number)
         trees = [self.txn.tree(name) for name in names]
         others = cache(partial(choice.others, rule, plan))
@@ -419,15 +419,7 @@ class Engine:
         try:
             budget.refuse(self._least.get(plan, 0))
             change = maintain(
-                self.txn.pages,
-                plan,
-                old,
-                new,
-                deltas,
-                trees,
-                rule.granularity,
-                context.threads,
-                budget,
+                self.txn.pages, plan, transition, trees, rule.granularity, context.threads, budget
             )
         except Stopped:
             joining, anew = others()

@@ -13,11 +13,12 @@ b] of an atom's argument; alpha are the arguments before it, gamma the variables
 the atom lacks. An index is an interval tree of these rows.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from ivm.plan.plan import Sensor
+from ivm.plan.plan import Index, Sensor
 from pagestore.host import (
     ERASE,
     INSERT,
@@ -55,6 +56,14 @@ class Delta(NamedTuple):
         rows[:, keep] takes.
         """
         return Delta(self.actions[keep], self.rows.compress(keep, axis=1))
+
+
+class Transition(NamedTuple):
+    """The trees of indices before a change and after it, and the deltas of those that it changes."""
+
+    old: Mapping[Index, Tree]
+    new: Mapping[Index, Tree]
+    deltas: Mapping[Index, Delta]
 
 
 def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Delta:

@@ -12,7 +12,7 @@ The whole trace of a plan: the interval that every iterator operation was sensit
 (*Aspiration*).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import inf
 from typing import NamedTuple
@@ -24,7 +24,16 @@ from ivm.join.plan_arrays import change_oracle, laid_out, plan_array, state_arra
 from ivm.memory import Budget
 from ivm.plan import costs
 from ivm.plan.plan import Index, Plan, Scan, Trie, Upkeep, indices_of, sensors_of, tree_name
-from ivm.views.delta import Delta, matches, net_changes, region_columns, regions, renewal, surgeries
+from ivm.views.delta import (
+    Delta,
+    Transition,
+    matches,
+    net_changes,
+    region_columns,
+    regions,
+    renewal,
+    surgeries,
+)
 from ivm.ways.kernels import match
 from ivm.ways.kernels.probe import mark_lone
 from ivm.ways.probe import probe_all, probe_by_shares, probed
@@ -52,9 +61,7 @@ class Change(NamedTuple):
 def maintain(
     pages: Pages,
     plan: Plan,
-    old: Mapping[Index, Tree],
-    new: Mapping[Index, Tree],
-    deltas: Mapping[Index, Delta],
+    transition: Transition,
     indices: Sequence[Tree],
     granularity: int = 1,
     threads: int = 1,
@@ -63,26 +70,30 @@ def maintain(
     """Return the change of a plan's bindings from old to new trees; None if no surgery touches its
     trace.
 
-    A plan with probes is probed instead of matched, and a body of one atom needs neither. `deltas`
-    holds the changes of every index that changed, `indices` the sensitivity index of each of
+    A plan with probes is probed instead of matched, and a body of one atom needs neither. `indices`
+    holds the sensitivity index of each of
     plan.sensors. Raises CorruptionError, RangeError, and Stopped by a budget of bindings that
     probes find. O(trace distance * granularity * log n).
     """
     if plan.way.upkeep is Upkeep.ALONE:
-        return maintain_single_atom(pages, plan, old, new, deltas)
+        return maintain_single_atom(pages, plan, transition)
     if plan.way.upkeep is Upkeep.PROBE:
-        return maintain_by_probing(pages, plan, old, new, deltas, threads, budget)
-    contributions, matched = _match(pages, plan, old, new, deltas, indices)
+        return maintain_by_probing(pages, plan, transition, threads, budget)
+    contributions, matched = _match(pages, plan, transition, indices)
     oracle = change_oracle(plan.shape.levels, contributions)
     if oracle is None:
         return None
     before = Join(
-        pages, plan.shape, [old[t.index] for t in plan.tries], regions=oracle, batch=BATCH_ROWS
+        pages,
+        plan.shape,
+        [transition.old[t.index] for t in plan.tries],
+        regions=oracle,
+        batch=BATCH_ROWS,
     )
     after = Join(
         pages,
         plan.shape,
-        [new[t.index] for t in plan.tries],
+        [transition.new[t.index] for t in plan.tries],
         regions=oracle,
         sensors=plan.sensor_arrays,
         granularity=granularity,
@@ -112,18 +123,13 @@ def is_matched(plan: Plan) -> bool:
     return plan.way.upkeep is Upkeep.MATCH
 
 
-def maintain_single_atom(
-    pages: Pages,
-    plan: Plan,
-    old: Mapping[Index, Tree],
-    new: Mapping[Index, Tree],
-    deltas: Mapping[Index, Delta],
-) -> Change | None:
+def maintain_single_atom(pages: Pages, plan: Plan, transition: Transition) -> Change | None:
     """Return the change of a body of one atom: the branches erased and inserted in its trie.
     O(delta * log n).
     """
     (trie,) = plan.tries
-    delta, depth = deltas[trie.index], len(trie.levels)
+    (old, new, deltas), depth = transition, len(trie.levels)
+    delta = deltas[trie.index]
     if depth < new[trie.index].spec.keys:
         change = surgeries(pages, delta, old[trie.index], new[trie.index], depth)
     else:
@@ -134,13 +140,7 @@ def maintain_single_atom(
 
 
 def maintain_by_probing(
-    pages: Pages,
-    plan: Plan,
-    old: Mapping[Index, Tree],
-    new: Mapping[Index, Tree],
-    deltas: Mapping[Index, Delta],
-    threads: int = 1,
-    budget: Budget | None = None,
+    pages: Pages, plan: Plan, transition: Transition, threads: int = 1, budget: Budget | None = None
 ) -> Change | None:
     """Return the change found by probing (see probe.py); None if no branch changed.
 
@@ -148,7 +148,7 @@ def maintain_by_probing(
     cost before a budget of costs is spent in vain; and so are few rows if that budget may not
     suffice.  Raises Stopped by it.
     """
-    budget = budget or Budget(inf, float)
+    budget, (old, new, deltas) = budget or Budget(inf, float), transition
 
     def branches(given: Sequence[Delta]) -> list[Delta]:
         budget.spend(costs.ROW * sum(len(delta.actions) for delta in given))
@@ -163,12 +163,12 @@ def maintain_by_probing(
     at_once = few if most > few and budget.may_exceed() else WHOLE
     if most > at_once:
         shares = map(branches, _shares(whole, at_once, budget))
-        found, operations = probe_by_shares(plan, pages, old, new, shares, threads, budget)
+        found, operations = probe_by_shares(plan, pages, transition, shares, threads, budget)
         return Change(found, [], operations, 0)
     changed = branches(whole)
     if not any(changed):
         return None
-    found, operations = probe_all(plan, pages, old, new, changed, threads, budget)
+    found, operations = probe_all(plan, pages, transition, changed, threads, budget)
     return Change(found, [], operations, 0)
 
 
@@ -205,19 +205,14 @@ NO_CHANGE = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 
 
 def _match(
-    pages: Pages,
-    plan: Plan,
-    old: Mapping[Index, Tree],
-    new: Mapping[Index, Tree],
-    deltas: Mapping[Index, Delta],
-    indices: Sequence[Tree],
+    pages: Pages, plan: Plan, transition: Transition, indices: Sequence[Tree]
 ) -> tuple[list[tuple[int, np.ndarray]], list[np.ndarray]]:
     """Return the regions that tries contribute to the oracle, and the rows matched in each
     sensitivity index.
     """
     sensors = {(s.trie, s.depth): i for i, s in enumerate(plan.sensors)}
     matched = [np.empty((index.spec.columns, 0), np.int64) for index in indices]
-    contributions = []
+    contributions, (old, new, deltas) = [], transition
     for t, trie in enumerate(plan.tries):
         delta = deltas.get(trie.index)
         if not delta:

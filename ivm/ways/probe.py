@@ -5,7 +5,7 @@ A binding of the old body with an erased branch is erased, one of the new body w
 branch is inserted; for a negated trie it is the other way round.  Needs no sensitivity index.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from math import inf
 from typing import NamedTuple
@@ -18,10 +18,10 @@ from ivm.memory import Budget, MemoryUse, within_memory
 from ivm.names import is_unread
 from ivm.plan import costs
 from ivm.plan.plan import Index, Plan
-from ivm.views.delta import Delta, net_changes
+from ivm.views.delta import Delta, Transition, net_changes
 from ivm.ways.kernels import probe as kernel
 from pagestore.compiled import Tables, TypedKernel, raise_for
-from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
+from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, one_batch, together
 
 ACTIONS = np.array([ERASE, INSERT])
 SMALL = 1 << 11  # bindings of one run of the join; a delta usually finds few
@@ -56,8 +56,7 @@ class Found(NamedTuple):
 def probe_all(
     plan: Plan,
     pages: Pages,
-    old: Mapping[Index, Tree],
-    new: Mapping[Index, Tree],
+    transition: Transition,
     changed: Sequence[Delta],
     threads: int = 1,
     budget: Budget | None = None,
@@ -69,7 +68,7 @@ def probe_all(
     among threads.  Raises CorruptionError, RoomError, and Stopped by a `budget` of costs.
     """
     moved = _moved(plan, changed) if plan.moves else ()
-    found = Probing(plan, pages, old, new, threads, budget, moved).run(
+    found = Probing(plan, pages, transition, threads, budget, moved).run(
         _with_moves(plan, moved, changed), compose=True
     )
     delta = Delta(*one_batch(found.parts))
@@ -80,14 +79,13 @@ def probe_all(
 def probe_by_shares(
     plan: Plan,
     pages: Pages,
-    old: Mapping[Index, Tree],
-    new: Mapping[Index, Tree],
+    transition: Transition,
     shares: Iterable[Sequence[Delta]],
     threads: int,
     budget: Budget,
 ) -> tuple[Delta, int]:
     """Return the same for branches that come share by share, none more than once in each."""
-    probing = Probing(plan, pages, old, new, threads, budget)
+    probing = Probing(plan, pages, transition, threads, budget)
     shares_probed = [probing.run(changed) for changed in shares]
     parts = [part for share in shares_probed for part in share.parts]
     return net_changes(*one_batch(parts)), sum(share.operations for share in shares_probed)
@@ -100,22 +98,21 @@ class Probing:
         self,
         plan: Plan,
         pages: Pages,
-        old: Mapping[Index, Tree],
-        new: Mapping[Index, Tree],
+        transition: Transition,
         threads: int,
         budget: Budget | None,
         moved: tuple[int, ...] = (),
     ) -> None:
         """`moved` are the tries whose one value is exchanged."""
         self._moved = moved
-        self._plan, self._pages, self._old, self._new = plan, pages, old, new
+        self._plan, self._pages, self._transition = plan, pages, transition
         self._threads = threads
         self._memory, self._budget = MemoryUse().begin(), budget or Budget(inf, float)
 
     def run(self, changed: Sequence[Delta], compose: bool = False) -> Found:
         """Return what changed branches find; if `compose`, sorted and composed, if it is little."""
         laid = probes_of(self._plan, self._moved)
-        given = _probe_input(laid, self._old, self._new, changed)
+        given = _probe_input(laid, self._transition, changed)
         threads = max(1, min(self._threads, given.work // SHARE))
         shares = iter(
             _shares(given.spans, SHARES_PER_THREAD * threads) if threads > 1 else [given.spans]
@@ -141,16 +138,15 @@ class ProbeInput(NamedTuple):
     work: int  # how many branches, counted for every trie
 
 
-def _probe_input(
-    laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
-) -> ProbeInput:
+def _probe_input(laid: "Probes", transition: Transition, changed: Sequence[Delta]) -> ProbeInput:
     """Put branches into one array: n branches' n actions, then the n words of each level."""
     pieces, spans, at = [], [], 0
     for actions, rows in changed:
         spans.append((at, len(actions), len(actions)))
         pieces += [actions, rows.ravel()]
         at += len(actions) + rows.size
-    both = tree_words([*map(old.__getitem__, laid.indices), *map(new.__getitem__, laid.indices)])
+    sides = transition.old, transition.new
+    both = tree_words([trees[index] for trees in sides for index in laid.indices])
     work = sum(spans[number][1] for number in laid.rows[:, kernel.BRANCHES].tolist())
     return ProbeInput(
         np.array(both, np.int64).reshape(2, -1, 3),

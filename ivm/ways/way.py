@@ -11,7 +11,7 @@ of all plans do.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -24,7 +24,7 @@ from ivm.rules.account import Account
 from ivm.rules.installed import Installed, index_columns
 from ivm.rules.rule import InstalledRule
 from ivm.terms.encoder import Encoder
-from ivm.views.delta import Delta
+from ivm.views.delta import Delta, Transition
 from ivm.ways.pending import KEPT
 from pagestore.host import Edits, Transaction, Tree, ascending, bulk, external_sort, read_batches
 
@@ -79,12 +79,10 @@ class Context:
         """Return the tree of an index before the transaction."""
         return self.before[index] if index in self.before else self.tree(index)
 
-    def old_and_new(
-        self, indices: Iterable[Index]
-    ) -> tuple[Mapping[Index, Tree], Mapping[Index, Tree]]:
-        """Return the trees of indices, and of all that changed, before the transaction and now."""
+    def transition(self, indices: Iterable[Index]) -> Transition:
+        """Return how indices changed in the transaction, with all old trees of what changed."""
         new = {index: self.tree(index) for index in indices}
-        return {**new, **self.before}, new
+        return Transition({**new, **self.before}, new, self.deltas)
 
     def own(self, name: str) -> Index:
         """Return the index of a relation that is the relation itself."""

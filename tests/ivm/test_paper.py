@@ -11,7 +11,7 @@ from ivm.join.plan_arrays import change_oracle
 from ivm.plan.plan import Index, sensors_of
 from ivm.plan.planner import Chosen, make_plans
 from ivm.rules.compile import compile
-from ivm.views.delta import Delta, index_spec, surgeries
+from ivm.views.delta import Delta, Transition, index_spec, surgeries
 from ivm.ways.match import maintain
 from pagestore.trees.compare import delta
 from pagestore.trees.edit import apply
@@ -119,9 +119,9 @@ class TestUnaryJoin:
         change = maintain(
             pager.pages,
             self.PLAN,
-            dict(zip(tries, old, strict=True)),
-            dict(zip(tries, new, strict=True)),
-            deltas,
+            Transition(
+                dict(zip(tries, old, strict=True)), dict(zip(tries, new, strict=True)), deltas
+            ),
             [],
         )
         actions, rows = changes(self.PAPER["changes"]["C"])

@@ -37,7 +37,7 @@ from ivm.plan.plan import Index, Plan, tree_name
 from ivm.rules.installed import Installed, index_columns
 from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.terms.encoder import Encoder
-from ivm.views.delta import Delta
+from ivm.views.delta import Delta, Transition
 from ivm.views.layouts import Layout
 from ivm.ways.probe import probe_all, probed
 from pagestore.host import (
@@ -368,7 +368,9 @@ class Body:
                 changed.append(NOTHING)
         if not any(changed):
             return np.empty((len(self.plan.columns), 0), np.int64), 0
-        batch, operations = probe_all(self.plan, pages, trees, trees, changed, threads)
+        batch, operations = probe_all(
+            self.plan, pages, Transition(trees, trees, {}), changed, threads
+        )
         return batch.rows, operations
 
     def derive(

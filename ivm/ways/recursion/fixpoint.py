@@ -29,7 +29,7 @@ from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledStratum
 from ivm.terms.encoder import Encoder
-from ivm.views.delta import Delta
+from ivm.views.delta import Transition
 from ivm.ways.match import binding_difference, maintain_by_probing
 from ivm.ways.pending import PendingRows
 from ivm.ways.recursion.cycles import ROUNDS_FIRST, TIMES, TIMES_OF_FLOATS, Trail
@@ -180,23 +180,18 @@ class Fixpoint:
 
     # -- maintained
 
-    def maintain(
-        self,
-        old: Mapping[Index, Tree],
-        new: Mapping[Index, Tree],
-        deltas: Mapping[Index, Delta],
-        most: int,
-    ) -> bool:
+    def maintain(self, transition: Transition, most: int) -> bool:
         """Maintain the views by the deltas of what the stratum reads, from old to new trees.
         Raises MaintainError.
 
         Return whether that succeeded. If not, the views are inconsistent and must be refilled:
         `most` facts were suspended, it took too many steps, or not all facts could be put in order.
         """
+        new = transition.new
         self._limit_steps(new)
         lost: list[tuple[str, Derivations]] = []
         for body in self._bodies:
-            rows = self._changed(body, old, new, deltas, ERASE)
+            rows = self._changed(body, transition, ERASE)
             if rows.shape[1]:
                 lost.append((body.view, body.derive(self.facts, rows, self._encode, strict=False)))
         suspended = self._withdraw(lost, new, most)
@@ -205,7 +200,7 @@ class Fixpoint:
         back = self._return(suspended, new)
         gained = []
         for body in self._bodies:
-            rows = self._changed(body, old, new, deltas, INSERT)
+            rows = self._changed(body, transition, INSERT)
             if rows.shape[1]:
                 gained.append(self._propose(body, rows))
         fresh = _joined(self._adopt(self._gather(gained)), back)
@@ -214,9 +209,7 @@ class Fixpoint:
         self._refuse_failures()
         return True
 
-    def maintain_in_memory(
-        self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta]
-    ) -> bool:
+    def maintain_in_memory(self, transition: Transition) -> bool:
         """Maintain views whose rows each derive from at most one other, all that follows from a
         change at once.
 
@@ -227,7 +220,7 @@ class Fixpoint:
         """
         most = 1 + self.facts.count() // FOLLOWING_SHARE
         last = max(map(self.facts.last_rank, self.facts.stored))
-        gone = self._following(self._heads(old, new, deltas, ERASE), old, most)
+        gone = self._following(self._heads(transition, ERASE), transition.old, most)
         if gone is None:
             return False
         for name, words in gone.items():
@@ -235,9 +228,9 @@ class Fixpoint:
         back = [
             (name, batch.keys)
             for name, words in gone.items()
-            for batch in self._search(name, words[:-1], new)
+            for batch in self._search(name, words[:-1], transition.new)
         ]
-        fresh = self._following(back + self._heads(old, new, deltas, INSERT), new, most)
+        fresh = self._following(back + self._heads(transition, INSERT), transition.new, most)
         if fresh is None:
             return False
         for name, words in fresh.items():
@@ -246,17 +239,11 @@ class Fixpoint:
             )
         return True
 
-    def _heads(
-        self,
-        old: Mapping[Index, Tree],
-        new: Mapping[Index, Tree],
-        deltas: Mapping[Index, Delta],
-        action: int,
-    ) -> list[tuple[str, np.ndarray]]:
+    def _heads(self, transition: Transition, action: int) -> list[tuple[str, np.ndarray]]:
         """Return the keys of facts that lose (ERASE) or gain derivations by changes outside the
         stratum, by view.
         """
-        changed = [(body, self._changed(body, old, new, deltas, action)) for body in self._bodies]
+        changed = [(body, self._changed(body, transition, action)) for body in self._bodies]
         return [
             (b.view, b.derive(self.facts, rows, self._encode, rank=0).keys)
             for b, rows in changed
@@ -310,21 +297,17 @@ class Fixpoint:
         rows = sum({index.predicate: tree.count for index, tree in below.items()}.values())
         self._steps_left = STEPS_FREE + (self.facts.count() + rows) // STEP_ROWS
 
-    def _changed(
-        self,
-        body: Body,
-        old: Mapping[Index, Tree],
-        new: Mapping[Index, Tree],
-        deltas: Mapping[Index, Delta],
-        action: int,
-    ) -> np.ndarray:
+    def _changed(self, body: Body, transition: Transition, action: int) -> np.ndarray:
         """Return the bindings that a body loses (ERASE) or gains by changes outside the stratum."""
-        indices = {trie.index for trie in body.plan.tries if trie.index in deltas}
-        if not indices:
+        old, new, deltas = transition
+        if not any(trie.index in deltas for trie in body.plan.tries):
             return np.empty((len(body.plan.columns), 0), np.int64)
         trees = self.facts.trees
         change = maintain_by_probing(
-            self._txn.pages, body.plan, {**old, **trees}, {**new, **trees}, deltas, self._threads
+            self._txn.pages,
+            body.plan,
+            Transition({**old, **trees}, {**new, **trees}, deltas),
+            self._threads,
         )
         if change is None:
             return np.empty((len(body.plan.columns), 0), np.int64)

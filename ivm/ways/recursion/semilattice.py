@@ -19,7 +19,7 @@ from ivm.plan.plan import Index, Plan
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledStratum
 from ivm.terms.encoder import Encoder
-from ivm.views.delta import Delta
+from ivm.views.delta import Transition
 from ivm.ways.recursion.facts import (
     SUSPENDED,
     Body,
@@ -82,18 +82,13 @@ class Joined(Fixpoint):
         self._spread(self._adopt(self._gather(parts)))
         self._refuse_failures()
 
-    def maintain(
-        self,
-        old: Mapping[Index, Tree],
-        new: Mapping[Index, Tree],
-        deltas: Mapping[Index, Delta],
-        most: int,
-    ) -> bool:
+    def maintain(self, transition: Transition, most: int) -> bool:
         """Maintain the views by the deltas of what the stratum reads, like Fixpoint.maintain."""
+        new = transition.new
         self._limit_steps(new)
         lost: dict[str, list[np.ndarray]] = {}
         for body in self._bodies:
-            rows = self._changed(body, old, new, deltas, ERASE)
+            rows = self._changed(body, transition, ERASE)
             if rows.shape[1]:
                 derivations = body.derive(self.facts, rows, self._encode, strict=False, rank=0)
                 lost.setdefault(body.view, []).append(derivations.keys)
@@ -108,7 +103,7 @@ class Joined(Fixpoint):
             for derivations in self._search(name, keys, new)
         ]
         for body in self._bodies:
-            rows = self._changed(body, old, new, deltas, INSERT)
+            rows = self._changed(body, transition, INSERT)
             if rows.shape[1]:
                 parts.append(self._propose(body, rows))
         if not self._spread(self._adopt(self._gather(parts)), new):

@@ -102,9 +102,9 @@ def follow_in_memory(
     context: Context, stratum: InstalledStratum, known: CompiledStratum, trees: Trees
 ) -> bool:
     """Follow with all that follows from the changes in memory; return whether that succeeded."""
-    old, new = context.old_and_new(known.below)
+    transition = context.transition(known.below)
     fixpoint = fixpoint_over(context, stratum)
-    if not fixpoint.maintain_in_memory(old, new, context.deltas):
+    if not fixpoint.maintain_in_memory(transition):
         return False
     _note_followed(context, stratum, fixpoint, trees)
     return True
@@ -114,10 +114,10 @@ def _follow_in_rounds(
     context: Context, stratum: InstalledStratum, known: CompiledStratum, trees: Trees
 ) -> bool:
     """Follow round by round; return whether that succeeded."""
-    old, new = context.old_and_new(known.below)
+    transition = context.transition(known.below)
     fixpoint = fixpoint_over(context, stratum)
     most = costs.REFILL_FROM + fixpoint.facts.count() // costs.REFILL_SHARE
-    if not fixpoint.maintain(old, new, context.deltas, most):
+    if not fixpoint.maintain(transition, most):
         return False
     _note_followed(context, stratum, fixpoint, trees)
     return True

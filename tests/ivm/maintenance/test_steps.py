@@ -18,7 +18,7 @@ from ivm.engine import sweep
 from ivm.join.join import Join
 from ivm.join.plan_arrays import Regions, change_oracle
 from ivm.plan.plan import Index, Plan, Upkeep, sensors_of, tree_name
-from ivm.views.delta import Delta, matches, region_columns, regions, surgeries
+from ivm.views.delta import Delta, Transition, matches, region_columns, regions, surgeries
 from ivm.ways.match import maintain
 from pagestore.host import ERASE, INSERT, Pages, Snapshot, Tree, read_batches
 from tests.ivm.maintenance.test_soundness import CONSTRUCTS, Edits
@@ -283,7 +283,8 @@ def recording(moment: Moment) -> None:
 def result(moment: Moment) -> None:
     """The bindings that come and go in the oracle are those of the two versions."""
     deltas = {index: moment.delta(index) for index in moment.old}
-    found = maintain(moment.pages, moment.plan, moment.old, moment.new, deltas, moment.indices)
+    transition = Transition(moment.old, moment.new, deltas)
+    found = maintain(moment.pages, moment.plan, transition, moment.indices)
     gone, come = (
         {
             (*row,)
