@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Container
+from typing import Any
 
 from sqlglot import exp
 
@@ -113,6 +115,18 @@ def numbered_columns(node: exp.Values) -> None:
         width = len(node.expressions[0].expressions)
         names = [exp.to_identifier(f"column{n}") for n in range(1, width + 1)]
         node.set("alias", exp.TableAlias(this=alias.this, columns=names))
+
+
+def refuse_unread(
+    form: exp.Expr,
+    pieces_of: Callable[[str], list[tuple[str, Any, str]] | None],
+    words: Container[str] | None,
+    known: str,
+) -> None:
+    """Raise SqlError for a pattern of dates that is not read, or has others than some words."""
+    pieces = pieces_of(form.name) if isinstance(form, exp.Literal) else None
+    if pieces is None or any(word and words and word not in words for word, _, _ in pieces):
+        raise SqlError(f"a pattern of dates is written out, of {known}", form)
 
 
 def shifted(node: exp.Expr, prefix: str = "") -> exp.Expr:

@@ -15,6 +15,7 @@ from ivm.sql.dialects.operators import (
     either_way,
     like_with_backslash,
     numbered_columns,
+    refuse_unread,
     shifted,
 )
 from ivm.sql.dialects.table import Meaning, duckdb, table
@@ -233,15 +234,8 @@ def _groups(pattern: exp.Expr, node: exp.Expr) -> int:
 
 
 def _known_form(form: exp.Expr, words: tuple[str, ...] | None = None) -> None:
-    pieces = named_pieces(form.name) if isinstance(form, exp.Literal) else None
-    if pieces is None or (
-        words is not None and any(word and word not in words for word, _, _ in pieces)
-    ):
-        raise SqlError(
-            "a pattern of dates is written out, of YYYY, MM, DD, Mon, Month, HH24, HH12, AM, MI, "
-            "SS, MS and US; other letters are in double quotes",
-            form,
-        )
+    known = "YYYY, MM, DD, Mon, Month, HH24, HH12, AM, MI, SS, MS and US"
+    refuse_unread(form, named_pieces, words, f"{known}; other letters are in double quotes")
 
 
 def _shown(moment: exp.Expr, form: exp.Expr) -> exp.Expr:

@@ -6,7 +6,7 @@ import re
 
 from sqlglot import exp
 
-from ivm.sql.dialects.operators import cast_as, printed, unit_name
+from ivm.sql.dialects.operators import cast_as, printed, refuse_unread, unit_name
 from ivm.sql.dialects.table import duckdb
 from ivm.sql.errors import SqlError
 from ivm.terms.dialects import java_pieces
@@ -220,15 +220,8 @@ def truncated(node: exp.Anonymous, units: dict[str, str], type_: str) -> exp.Exp
 
 def known_form(form: exp.Expr, letters: str | None = None) -> None:
     """Raise SqlError for a pattern of dates that is not read, or has others than some letters."""
-    pieces = java_pieces(form.name) if isinstance(form, exp.Literal) else None
-    if pieces is None or (
-        letters is not None and any(letter and letter not in letters for letter, _, _ in pieces)
-    ):
-        raise SqlError(
-            "a pattern of dates is written out, of yyyy, MM, MMM, dd, E, HH, hh, a, mm, ss and "
-            "SSS; other letters are in quotes",
-            form,
-        )
+    known = "yyyy, MM, MMM, dd, E, HH, hh, a, mm, ss and SSS"
+    refuse_unread(form, java_pieces, letters, f"{known}; other letters are in quotes")
 
 
 def shown(moment: exp.Expr, form: exp.Expr) -> exp.Expr:
