@@ -453,7 +453,7 @@ def planned_anew(
     for rule in rules:
         block = next(block for block in installed.blocks if rule in block.rules)
         if any(
-            _lacks_a_scan(plan)
+            (len(plan.tries) == 1 and not plan.is_scanned)
             for one in block.rules
             for plan in one.plans
             if one not in installed.recursion
@@ -486,10 +486,6 @@ def planned_anew(
         basis = new.basis._replace(reason=reason(rule) if changed else rule.basis.reason)
         made[rule] = replace(new, plans=plans, basis=basis)
     return installed.replacing(made)
-
-
-def _lacks_a_scan(plan: Plan) -> bool:
-    return len(plan.tries) == 1 and not plan.is_scanned
 
 
 def _alike(installed: Installed, rule: InstalledRule, new: InstalledRule) -> bool:

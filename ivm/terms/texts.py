@@ -280,10 +280,6 @@ def _hash(value: Any) -> int:
     )
 
 
-def _of_known_base(args: Sequence[Term]) -> bool:
-    return isinstance(args[1], Const) and args[1].value in (2, 16)
-
-
 def _is_filled(args: Sequence[Term]) -> bool:
     """Return whether a text is filled up by one that is not empty, not to too many characters."""
     size, filling = args[1:]
@@ -344,7 +340,7 @@ by_value("string:bits", "string -> string",
     lambda text: "".join(f"{byte:08b}" for byte in text.encode()))
 by_value("string:digits", "int64, int64 -> string?",
     lambda number, base: format(number % 2**64, {2: "b", 16: "X"}.get(base) or no_value() ),
-    sure=_of_known_base, sql="text_digits")
+    sure=lambda args: isinstance(args[1], Const) and args[1].value in (2, 16), sql="text_digits")
 by_value("string:sha1", "string -> string",
     lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), sql="sha1")
 by_value("string:base64", "string -> string", lambda text: base64.b64encode(text.encode()).decode())

@@ -96,7 +96,7 @@ def shape_of(
     if len(kinds) > 1:
         first, other = (
             next(row for row, value in enumerate(values) if type(value) is kind)
-            for kind in _two(kinds)
+            for kind in sorted(kinds, key=lambda kind: kind.__name__)[:2]
         )
         raise NoType(
             _mixed(path, KINDS[type(values[first])], KINDS[type(values[other])]), max(first, other)
@@ -123,10 +123,6 @@ def shape_of(
     if kind is Number:
         return _number_shape(values, path)
     return {bool: pa.bool_(), str: pa.string()}.get(kind, pa.null())
-
-
-def _two(kinds: set[type]) -> list[type]:
-    return sorted(kinds, key=lambda kind: kind.__name__)[:2]
 
 
 def _mixed(path: Path_, one: str, other: str) -> str:

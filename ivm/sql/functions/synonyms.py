@@ -95,7 +95,7 @@ def _wanted(node: exp.Expr) -> bool:
     return (
         _template(node) is not None
         or _tuples(node)
-        or _joined_list(node)
+        or (isinstance(node, exp.ArrayToString) and isinstance(node.this, exp.ArrayAgg))
         or _of_list(node)
         or _is_end(node)
     )
@@ -123,10 +123,6 @@ def _argument(node: exp.Expr) -> exp.Expr:
         node.expressions[0] if isinstance(node, exp.Anonymous) and node.expressions else node.this
     )
     return inner
-
-
-def _joined_list(node: exp.Expr) -> bool:
-    return isinstance(node, exp.ArrayToString) and isinstance(node.this, exp.ArrayAgg)
 
 
 def _of_list(node: exp.Expr) -> bool:

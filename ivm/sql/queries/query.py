@@ -184,7 +184,9 @@ class Select(Clauses):
             self.builder.one(self.scope.body)
             return
         args = [v for k, v in self.node.args.items() if k not in ("with_", "with")]
-        parts = [e for v in args for e in (v if isinstance(v, list) else [v]) if _is_node(e)]
+        parts = [
+            e for v in args for e in (v if isinstance(v, list) else [v]) if isinstance(e, exp.Expr)
+        ]
         asked = self.node.meta.get(ASKED, ())
         needs = needs_of([part for part in parts if not (asked and part.is_star)])
         needs.names |= {("", name) for name in asked}
@@ -514,7 +516,3 @@ def _names_itself(item: exp.Alias) -> bool:
 def _is_total(key: exp.Expr) -> bool:
     """Return whether a key of GROUP BY is `()`, of which all rows are one group."""
     return isinstance(key, exp.Tuple) and not key.expressions
-
-
-def _is_node(thing: object) -> bool:
-    return isinstance(thing, exp.Expr)

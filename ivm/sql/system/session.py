@@ -43,10 +43,6 @@ class Said(NamedTuple):
         return f"PostgreSQL 15.0 ({text})" if self.dialect == "postgres" else text
 
 
-def _unaware(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=None)
-
-
 ANSWERS: dict[str, Callable[[Said], Any]] = {
     "version currentversion": lambda said: said.version,
     "current_schema currentschema": lambda said: said.schema,
@@ -58,7 +54,7 @@ ANSWERS: dict[str, Callable[[Said], Any]] = {
     "pg_is_in_recovery": lambda said: False,
     "now current_timestamp currenttimestamp currenttimestampltz clock_timestamp "
     "statement_timestamp transaction_timestamp get_current_timestamp": lambda said: said.moment,
-    "localtimestamp current_localtimestamp": lambda said: _unaware(said.moment),
+    "localtimestamp current_localtimestamp": lambda said: said.moment.replace(tzinfo=None),
     "current_date currentdate today": lambda said: said.moment.date(),
     "current_time currenttime localtime": lambda said: said.moment.time(),
     "random rand": lambda said: random.random(),
