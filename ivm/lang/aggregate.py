@@ -316,12 +316,10 @@ def check_sole(rules: Sequence[Rule]) -> None:
     for rule in rules:
         for name in rule.writes:
             before = first.setdefault(name, rule)
+            if before is rule:
+                continue
             ops = [side.aggregate and side.aggregate.op for side in (before, rule)]
-            if (
-                before is not rule
-                and ops != [None, None]
-                and not (name in recursive and ops[0] == ops[1])
-            ):
+            if ops != [None, None] and not (name in recursive and ops[0] == ops[1]):
                 reason = f"{name} is aggregated, so it has one rule, and has one at {before.where} already"
                 raise AggregateError(rule.where, f"{reason}: join the bodies with `;`")
 

@@ -470,11 +470,11 @@ class ScanConjunction(Conjunction):
         return set()
 
     def _add_atom(self, atom: Atom, negated: bool) -> None:
-        names = list[str]()
-        for term in atom.terms[: self.stored_keys[atom.predicate]]:
+        names, terms = list[str](), atom.terms
+        for term in terms[: self.stored_keys[atom.predicate]]:
             names.append(self._column(term, names))
         unread, keys = used_once(self.rule, self.disjunct, True, self.predicates), len(names)
-        for place, term in enumerate(atom.terms[keys:], keys):
+        for place, term in enumerate(terms[keys:], keys):
             if not isinstance(term, Var) or term.name not in unread:
                 names.append(self._column(term, names))
                 self.reads.append((0, place, names[-1]))
@@ -576,7 +576,7 @@ def used_once(
         v.name for term in terms for v in ((term,) if isinstance(term, Var) else variables(term))
     )
     once = {name for name, n in counts.items() if n == 1}
-    if rule.aggregate and not recursive:
+    if rule.aggregates and not recursive:
         functions = [
             x
             for x in disjunct

@@ -245,7 +245,7 @@ def make_recursive_plans(
         body = (*own, *(x for x in disjunct if x not in own))
         (head,) = rule.heads
         conjunction = Conjunction(rule, body, predicates, stored_keys, encode, recursive)
-        goal = head if rule.aggregate is None else Atom(head.predicate, head.args, where=head.where)
+        goal = Atom(head.predicate, head.args, where=head.where) if rule.aggregates else head
         given = (goal, *_compared_with(goal, body, conjunction))
         search = Conjunction(rule, given, predicates, stored_keys, encode, recursive)
         if saved:

@@ -40,9 +40,9 @@ def constraints_of(name: str) -> str:
 def renamed(constraint: str, old: str, new: str) -> str:
     """Return the text of a constraint with another name for a column of its table."""
     node = constraint_of(constraint)
-    for one in [*node.find_all(exp.Identifier)]:
-        if one.name.lower() == old.lower() and one.find_ancestor(exp.Reference) is None:
-            one.replace(exp.to_identifier(new))
+    for part in [*node.find_all(exp.Identifier)]:
+        if part.name.lower() == old.lower() and part.find_ancestor(exp.Reference) is None:
+            part.replace(exp.to_identifier(new))
     return _text(node)
 
 
@@ -61,8 +61,8 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
 
     def save(txn: Any) -> None:
         changed = Catalog(txn)
-        own = changed.tables.setdefault(name, {"columns": columns_saved(changed, name)})
-        own |= {"constraints": texts, "indices": indices}
+        saved = changed.tables.setdefault(name, {"columns": columns_saved(changed, name)})
+        saved |= {"constraints": texts, "indices": indices}
         txn.properties[CATALOG] = changed.saved()
 
     if texts:
@@ -96,9 +96,11 @@ def add_constraints(host: Host, node: exp.Alter, nodes: list[exp.Expr]) -> None:
     """ALTER TABLE ... ADD CONSTRAINT.  Raises SqlError, or what the table's rows violate."""
     with host.store.snapshot() as snap:
         catalog = Catalog(snap)
-        own = catalog.own_table(node.this.name, node, "constraints are of the tables that it reads")
+        table = catalog.own_table(
+            node.this.name, node, "constraints are of the tables that it reads"
+        )
     new = [*map(unnamed, nodes)]
-    constrain(host, own, [*catalog.constraints(own), *new])
+    constrain(host, table, [*catalog.constraints(table), *new])
 
 
 def _text(constraint: exp.Expr) -> str:
@@ -135,29 +137,29 @@ def create_index(host: Host, node: exp.Create) -> None:
         )
     with host.store.snapshot() as snap:
         catalog = Catalog(snap)
-        wanted = node.this.args["table"].name
-        own = catalog.own_table(
-            wanted, node, "indices are of tables, and views have those they need"
+        named = node.this.args["table"].name
+        table = catalog.own_table(
+            named, node, "indices are of tables, and views have those they need"
         )
         owner = _owner(catalog, index)
-        names = {c.name.lower(): c.name for c in catalog.columns(own)}
+        names = {c.name.lower(): c.name for c in catalog.columns(table)}
     for one in parts:
         for column in one.find_all(exp.Column):
             if column.name.lower() not in names:
-                raise SqlError(f"{own} has no column {column.name}", column)
-    index = index or f"{own}_{'_'.join(one.name for one in columns)}_idx"
+                raise SqlError(f"{table} has no column {column.name}", column)
+    index = index or f"{table}_{'_'.join(one.name for one in columns)}_idx"
     if owner is not None:
         if node.args.get("exists"):
             return
         raise SqlError(f"index {index} exists already: DROP INDEX {index} first", node)
-    checks = catalog.constraints(own)
+    checks = catalog.constraints(table)
     if unique:
         identifiers = [exp.to_identifier(names[one.name.lower()]) for one in columns]
         checks.append(exp.UniqueColumnConstraint(this=exp.Schema(expressions=identifiers)))
-    known = catalog.tables.get(own, {}).get("indices", {})
+    known = catalog.tables.get(table, {}).get("indices", {})
     shown = [one.sql(dialect="duckdb") for one in columns]
     constrain(
-        host, own, checks, {**known, index: ([names.get(n.lower(), n) for n in shown], unique)}
+        host, table, checks, {**known, index: ([names.get(n.lower(), n) for n in shown], unique)}
     )
 
 
@@ -168,17 +170,17 @@ def drop_index(host: Host, name: str, node: exp.Drop) -> None:
     if (owner := _owner(catalog, name)) is None:
         if node.args.get("exists"):
             return
-        known = [one for table in catalog.tables.values() for one in table.get("indices", ())]
+        known = [index_ for table in catalog.tables.values() for index_ in table.get("indices", ())]
         raise SqlError(f"no index {name} exists{nearest(name, known)}", node)
     indices = {**catalog.tables[owner]["indices"]}
     columns, unique = indices.pop(name)
     left = [
-        one
-        for one in catalog.constraints(owner)
+        check
+        for check in catalog.constraints(owner)
         if not (
             unique
-            and isinstance(one, exp.UniqueColumnConstraint)
-            and [column.name for column in one.this.expressions] == columns
+            and isinstance(check, exp.UniqueColumnConstraint)
+            and [column.name for column in check.this.expressions] == columns
         )
     ]
     constrain(host, owner, left, indices)
@@ -220,8 +222,8 @@ def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
     """Return the constraints that no two rows have the same values, but null, at some places."""
     body, first = _of_rows(builder, table)
     second = [
-        one if place in places else builder.variable(one.type, one.nullable)
-        for place, one in enumerate(first)
+        value if place in places else builder.variable(value.type, value.nullable)
+        for place, value in enumerate(first)
     ]
     builder.scan(table, body, second)
     pairs = [(first[p].term, second[p].term) for p in table.key if p not in places]
@@ -229,13 +231,13 @@ def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
         Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs)))
     )
     body.required |= {*variables(*(first[place].term for place in places))}
-    found = [_never(body)] if pairs else []  # else two rows differ, as the key does
+    bodies = [_never(body)] if pairs else []  # else two rows differ, as the key does
     if table.weighs:
         body, row = _of_rows(builder, table)
         body.required |= {*variables(*(row[place].term for place in places))}
         body.literals.append(Test(Call(">", (body.weights[0], Lit(1, "int64")))))
-        found.append(_never(body))
-    return found
+        bodies.append(_never(body))
+    return bodies
 
 
 def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.ForeignKey) -> Demand:
@@ -253,22 +255,22 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
     places = [_place(table, item.name, node) for item in node.expressions]
     if len(names) != len(places):
         raise SqlError(f"REFERENCES {there.name} has {len(names)} columns for {len(places)}", node)
-    (body, row), found = _of_rows(builder, table), Body()
+    (body, row), other_body = _of_rows(builder, table), Body()
     given: list[Typed | None] = [None] * len(other.columns)
     for place, name in zip(places, names, strict=True):
         found_place = _place(other, name, node)
-        own, their = table.columns[place], other.columns[found_place]
-        if _kind(own.type) != _kind(their.type):
+        column, their = table.columns[place], other.columns[found_place]
+        if _kind(column.type) != _kind(their.type):
             raise SqlError(
-                f"{own.name} is {own.type}, and what it REFERENCES, {other.name}.{their.name}, is "
+                f"{column.name} is {column.type}, and what it REFERENCES, {other.name}.{their.name}, is "
                 f"{their.type}: declare both with one type",
                 node,
             )
         given[found_place] = row[place]
         body.required |= {*variables(row[place].term)}
-    builder.scan(other, found, given)
+    builder.scan(other, other_body, given)
     used = {*variables(*(one.term for one in given if one is not None))}
-    return _using(body, used), _using(found, used)
+    return _using(body, used), _using(other_body, used)
 
 
 def _kind(type_: SqlType) -> object:

@@ -98,14 +98,14 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = spaced(explained.group(1) if explained else text)
     try:
-        found = [one for part in _parts(text, dialect) for one in _statements(part, dialect)]
+        nodes = [one for part in _parts(text, dialect) for one in _statements(part, dialect)]
     except SqlglotError as error:
         raise syntax_error(error, text) from None
-    if not found:
+    if not nodes:
         raise SqlError("there is no statement in this text")
-    for statement in found if parameters else ():
+    for statement in nodes if parameters else ():
         statement.meta.pop(SOURCE, None)  # whose text has no values
-    return [(one, explained is not None) for one in with_parameters(found, parameters)]
+    return [(one, explained is not None) for one in with_parameters(nodes, parameters)]
 
 
 def _parts(text: str, dialect: str) -> Iterable[str]:
@@ -148,19 +148,19 @@ def row_of(
 
     `run` answers the query.  Raises SqlError.
     """
-    name, found = _table_of(text, names), run(text)
-    if not found:
+    name, answer = _table_of(text, names), run(text)
+    if not answer:
         raise SqlError(
             f"no row of {name} is selected; write the row as in rules to see why it is not there"
         )
-    (row,) = found.to_arrow().slice(0, 1).to_pylist()
+    (row,) = answer.to_arrow().slice(0, 1).to_pylist()
     return name, row
 
 
 def _table_of(text: str, names: Iterable[str]) -> str:
     """Return the name of the only table of a query of whole rows."""
     ((node, _),) = parse(text, "duckdb")[:1]
-    tables = [one.name for one in node.find_all(exp.Table)]
+    tables = [table.name for table in node.find_all(exp.Table)]
     if (
         not node.find(exp.Star)
         or len(tables) != 1
@@ -224,9 +224,9 @@ class Statements:
             with self._reader().catalog() as catalog:
                 before = self._catalog_of(catalog.source)
         self._kept = None
-        found = self._run_all(text, parameters, dialect)
-        if before is not None and found is not None:
-            self._expect_again(statement, own, dialect, found, before)
+        answer = self._run_all(text, parameters, dialect)
+        if before is not None and answer is not None:
+            self._expect_again(statement, own, dialect, answer, before)
         if (
             self._kept
             and given is not None
@@ -235,7 +235,7 @@ class Statements:
         ):
             assert self.asked is not None
             self.asked.keep(key, self._kept)
-        return found
+        return answer
 
     def _run_all(self, text: str, parameters: Parameters, dialect: str) -> Answer | None:
         """Run the statements of a text that is read anew."""
@@ -263,8 +263,8 @@ class Statements:
         return the number of rows.
         """
         if self._txn is None:
-            with self.host.transaction() as own:
-                return self.within(own).run_many(text, rows, dialect)
+            with self.host.transaction() as txn:
+                return self.within(txn).run_many(text, rows, dialect)
         nodes, count = read(text, dialect), 0
         if len(nodes) != 1 or not isinstance(nodes[0], EDITS):
             raise SqlError("one INSERT, UPDATE, DELETE or MERGE is run for many values")
@@ -274,8 +274,8 @@ class Statements:
                     done := self._batch(self._txn, text, rows[place:], dialect)
                 ):
                     return count + done
-                found = self.run(text, row, dialect) or ()
-                count += len(found) if nodes[0].args.get("returning") else next(iter(found))[0]
+                rows_ = self.run(text, row, dialect) or ()
+                count += len(rows_) if nodes[0].args.get("returning") else next(iter(rows_))[0]
         return count
 
     def _batch(self, txn: Transaction, text: str, rows: list[Any], dialect: str) -> int | None:
@@ -316,10 +316,10 @@ class Statements:
             return made_again(self._txn, statement, own, values) if statement.edits else None
         if isinstance(known := statement.known(own), KeyedEdit):
             with self._errors_of_sql(known.node), self.host.transaction() as txn:
-                found = made_again(txn, statement, own, values)
-                if found is None:
+                answer = made_again(txn, statement, own, values)
+                if answer is None:
                     txn.rollback()
-            return found
+            return answer
         with self.host.store.snapshot() as source:
             plan: Seeks | None = statement.plan(own, catalog_of(source))
             return None if plan is None else plan.answer(source, values)
@@ -366,8 +366,8 @@ class Statements:
         except RuleTypeError as error:
             raise misfit(error, None, node) from error
         except RuleError as error:
-            found = ((re.search(form, error.reason), said) for form, said in WORDS.items())
-            said = next((match.expand(said) for match, said in found if match), error.reason)
+            matches = ((re.search(form, error.reason), said) for form, said in WORDS.items())
+            said = next((match.expand(said) for match, said in matches if match), error.reason)
             raise SqlError(f"this is not evaluated: {said}", node) from error
         except (DependantsError, UninstallError) as error:
             raise SqlError(tables.readers(self.host, node) or str(error), node) from error
@@ -466,8 +466,8 @@ class Statements:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             change(self.host, node)
-        for one in said:
-            warnings.warn(one.message, stacklevel=4)
+        for warning in said:
+            warnings.warn(warning.message, stacklevel=4)
         return None
 
     def _refuse_inside(self, node: exp.Expr) -> None:
@@ -483,11 +483,11 @@ class Statements:
         if node.meta.pop(NAMED_TYPES, False):
             node.meta.pop(SOURCE, None)  # whose text names a type, which may be dropped
             with self._reader().catalog() as catalog:
-                for one in [*node.find_all(exp.DataType)]:
-                    if one.this == exp.DataType.Type.USERDEFINED and (
-                        own := catalog.type_named(one.args["kind"])
+                for type_ in [*node.find_all(exp.DataType)]:
+                    if type_.this == exp.DataType.Type.USERDEFINED and (
+                        shown := catalog.type_named(type_.args["kind"])
                     ):
-                        one.replace(exp.DataType.build(own, dialect="duckdb"))
+                        type_.replace(exp.DataType.build(shown, dialect="duckdb"))
 
     def _definitions(self) -> dict[type[exp.Expr], Callable[[Host, Any], None]]:
         return {
@@ -511,11 +511,11 @@ class Statements:
         reader = self._reader()
         if session.BESIDE in (statement or node).meta:
             with reader.state() as state:
-                own = put_beside(reader, state, node)
+                beside = put_beside(reader, state, node)
                 queries = self._queries(Catalog(state))
                 return answer(
                     queries,
-                    queries.query(own, None, top=True),
+                    queries.query(beside, None, top=True),
                     lambda program: reader.ask_in(state, program),
                 )
         with reader.catalog() as catalog:

@@ -65,8 +65,8 @@ class Definition(NamedTuple):
 
     def saved(self) -> dict[str, Any]:
         """Return what the catalog keeps."""
-        found = {"name": self.name, "type": str(self.type), "default": self.default}
-        return found | ({"identity": self.identity} if self.identity else {})
+        kept = {"name": self.name, "type": str(self.type), "default": self.default}
+        return kept | ({"identity": self.identity} if self.identity else {})
 
 
 def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], list[exp.Expr]]:
@@ -105,16 +105,16 @@ def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bo
     if kind is None:
         raise SqlError(f"column {node.name} has no type", node)
     kind, identity = _numbered(node)
-    for one in node.args.get("constraints") or ():
-        match one.kind:
+    for given in node.args.get("constraints") or ():
+        match given.kind:
             case exp.NotNullColumnConstraint():
-                nullable = bool(one.kind.args.get("allow_null"))
+                nullable = bool(given.kind.args.get("allow_null"))
             case exp.PrimaryKeyColumnConstraint():
                 is_key = True
             case exp.DefaultColumnConstraint():
-                default = one.kind.this.sql(dialect="duckdb")
+                default = given.kind.this.sql(dialect="duckdb")
             case exp.CheckColumnConstraint():
-                checks.append(one.kind)
+                checks.append(given.kind)
             case exp.UniqueColumnConstraint():
                 checks.append(
                     exp.UniqueColumnConstraint(
@@ -123,14 +123,14 @@ def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bo
                 )
             case exp.Reference():
                 checks.append(
-                    exp.ForeignKey(expressions=[exp.to_identifier(node.name)], reference=one.kind)
+                    exp.ForeignKey(expressions=[exp.to_identifier(node.name)], reference=given.kind)
                 )
             case exp.CommentColumnConstraint() | exp.AutoIncrementColumnConstraint():
                 pass
-            case exp.GeneratedAsIdentityColumnConstraint() if not one.kind.expression:
+            case exp.GeneratedAsIdentityColumnConstraint() if not given.kind.expression:
                 pass
             case _:
-                raise SqlError(f"{node.name} {one.sql(dialect='duckdb')} is not kept", node)
+                raise SqlError(f"{node.name} {given.sql(dialect='duckdb')} is not kept", node)
     type_ = sql_type(kind)
     _refuse_default(default, type_, node)
     if identity and (default is not None or not type_.is_integer):
@@ -153,11 +153,11 @@ def _numbered(node: exp.ColumnDef) -> tuple[Any, str]:
     word = str(kind.args.get("kind") or kind.this.value).upper()
     if integer := SERIAL.get(word):
         return exp.DataType.build(integer), BY_DEFAULT
-    for one in node.args.get("constraints") or ():
-        if isinstance(one.kind, exp.AutoIncrementColumnConstraint):
+    for given in node.args.get("constraints") or ():
+        if isinstance(given.kind, exp.AutoIncrementColumnConstraint):
             return kind, BY_DEFAULT
-        if isinstance(one.kind, exp.GeneratedAsIdentityColumnConstraint):
-            return kind, _identity(one.kind)
+        if isinstance(given.kind, exp.GeneratedAsIdentityColumnConstraint):
+            return kind, _identity(given.kind)
     return kind, ""
 
 
@@ -186,16 +186,16 @@ def create(
     made = []
 
     def change(txn: Any, catalog: Catalog) -> None:
-        own = catalog.find(name)
-        if own is not None or catalog.view(name) is not None:
+        stored = catalog.find(name)
+        if stored is not None or catalog.view(name) is not None:
             if node.args.get("exists"):
                 return
-            if not node.args.get("replace") or own is None or own in catalog.kept:
+            if not node.args.get("replace") or stored is None or stored in catalog.kept:
                 raise SqlError(
-                    f"{own or name} exists already: DROP it first, or CREATE TABLE IF NOT EXISTS",
+                    f"{stored or name} exists already: DROP it first, or CREATE TABLE IF NOT EXISTS",
                     node,
                 )
-            txn.drop(own)
+            txn.drop(stored)
         typed = tuple(c.stored for c in columns)
         if key:
             txn.create(name, Schema(typed, (*key,)), key=tuple(key))
@@ -289,23 +289,23 @@ def drop(host: Host, node: exp.Drop) -> None:
 def _drop(host: Host, name: str, node: exp.Drop) -> None:
     with host.store.snapshot() as snap:
         catalog = Catalog(snap)
-        own = catalog.find(name)
-        is_view = own in catalog.kept if own else catalog.view(name) is not None
-        block = catalog.kept[own]["block"] if own in catalog.kept else None
-    if own is None and not is_view:
+        stored = catalog.find(name)
+        is_view = stored in catalog.kept if stored else catalog.view(name) is not None
+        block = catalog.kept[stored]["block"] if stored in catalog.kept else None
+    if stored is None and not is_view:
         if node.args.get("exists"):
             return
         raise SqlError(f"no table or view {name} exists{nearest(name, catalog.names())}", node)
-    wanted = "VIEW" if is_view else "TABLE"
-    if (node.args.get("kind") or "").upper() != wanted:
-        raise SqlError(f"{name} is a {wanted.lower()}: write DROP {wanted} {name}", node)
-    checks = catalog.tables.get(own or name, {}).get("constraints")
+    word = "VIEW" if is_view else "TABLE"
+    if (node.args.get("kind") or "").upper() != word:
+        raise SqlError(f"{name} is a {word.lower()}: write DROP {word} {name}", node)
+    checks = catalog.tables.get(stored or name, {}).get("constraints")
     if block is not None or checks:
-        host.uninstall(block or constraints_of(own or name))
+        host.uninstall(block or constraints_of(stored or name))
 
     def change(txn: Any, changed: Catalog) -> None:
-        if own is not None and block is None:
-            txn.drop(own)
+        if stored is not None and block is None:
+            txn.drop(stored)
         for known in (changed.tables, changed.views, changed.kept):
             for one in [n for n in known if n.lower() == name.lower()]:
                 del known[one]
@@ -314,7 +314,7 @@ def _drop(host: Host, name: str, node: exp.Drop) -> None:
         change_catalog(host, f"drop {name}", change)
     except DependantsError:
         if checks:
-            host.install("\n".join(checks), name=constraints_of(own or name))
+            host.install("\n".join(checks), name=constraints_of(stored or name))
         raise
 
 
@@ -327,9 +327,9 @@ def alter(host: Host, node: exp.Alter) -> None:
         return
 
     def change(txn: Any, catalog: Catalog) -> None:
-        own = catalog.own_table(node.this.name, node, "DROP it, and CREATE it again")
+        table = catalog.own_table(node.this.name, node, "DROP it, and CREATE it again")
         for action in node.args["actions"]:
-            _alter(txn, catalog, own, action)
+            _alter(txn, catalog, table, action)
 
     try:
         change_catalog(host, f"alter table {node.this.name}", change)
@@ -345,12 +345,12 @@ def readers(host: Host, node: exp.Expr) -> str:
     empty if none does.
     """
     dropped = node.args.get("tables") or [node.find(exp.Table)]
-    found = [
+    lines = [
         said
         for one in dropped
         if one is not None and not (said := _readers(host, one.name)).endswith(" under ")
     ]
-    return f"{'; '.join(found)}: DROP them first, and CREATE them again afterwards" if found else ""
+    return f"{'; '.join(lines)}: DROP them first, and CREATE them again afterwards" if lines else ""
 
 
 def _readers(host: Host, name: str) -> str:
@@ -393,31 +393,31 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
             saved["columns"].append(column.saved())
         case exp.Drop():
             for column in action.args["tables"]:
-                own = _own(catalog, name, column.name, action)
-                if own in txn[name].schema.key and not catalog.weighs(name):
-                    raise SqlError(f"{own} is of the key of {name}, which stays whole", action)
+                old = _own(catalog, name, column.name, action)
+                if old in txn[name].schema.key and not catalog.weighs(name):
+                    raise SqlError(f"{old} is of the key of {name}, which stays whole", action)
                 if catalog.weighs(name):
-                    place = [c.name for c in txn[name].schema.columns].index(own)
-                    left = [c for c in txn[name].schema.columns if c.name != own]
+                    place = [c.name for c in txn[name].schema.columns].index(old)
+                    left = [c for c in txn[name].schema.columns if c.name != old]
                     _made_anew(txn, name, left, lambda row, p=place: (*row[:p], *row[p + 1 :]))  # type: ignore[misc]
                 else:
-                    txn.drop_column(name, own)
-                saved["columns"] = [c for c in saved["columns"] if c["name"] != own]
+                    txn.drop_column(name, old)
+                saved["columns"] = [c for c in saved["columns"] if c["name"] != old]
         case exp.RenameColumn():
-            own, new = _own(catalog, name, action.this.name, action), action.args["to"].name
-            others = [c for c in saved["columns"] if c["name"] != own]
+            old, new = _own(catalog, name, action.this.name, action), action.args["to"].name
+            others = [c for c in saved["columns"] if c["name"] != old]
             _refuse_taken(name, new, others, action)
-            txn.rename_column(name, own, new)
+            txn.rename_column(name, old, new)
             saved["columns"] = [
-                {**c, "name": new} if c["name"] == own else c for c in saved["columns"]
+                {**c, "name": new} if c["name"] == old else c for c in saved["columns"]
             ]
             saved["indices"] = {
-                index: ([new if c == own else c for c in columns], unique)
+                index: ([new if c == old else c for c in columns], unique)
                 for index, (columns, unique) in saved.get("indices", {}).items()
             }
             if checks := saved.get("constraints"):
                 saved["constraints"] = {
-                    rule: renamed(text, own, new) for rule, text in checks.items()
+                    rule: renamed(text, old, new) for rule, text in checks.items()
                 }
         case exp.AlterRename():
             txn.rename(name, action.this.name)
@@ -453,9 +453,9 @@ def default_value(
     value = constant(default_node(text, moment))
     if value is None:
         raise SqlError(f"DEFAULT {text} is computed: add the column without it, then UPDATE", node)
-    found = converted(value, type_, node).term
-    assert isinstance(found, Lit)
-    return found.value
+    literal = converted(value, type_, node).term
+    assert isinstance(literal, Lit)
+    return literal.value
 
 
 def is_lasting(text: str) -> bool:
@@ -472,6 +472,6 @@ def _default(text: str) -> exp.Expr:
 
 def default_node(text: str, moment: datetime | None = None) -> exp.Expr:
     """Return the expression of a DEFAULT, at a moment, by default now."""
-    found = _default(text).copy()
-    said = constant_of(found, moment)  # of the moment, or of chance
-    return found if said is None else said.this if isinstance(said, exp.Cast) else said
+    tree = _default(text).copy()
+    said = constant_of(tree, moment)  # of the moment, or of chance
+    return tree if said is None else said.this if isinstance(said, exp.Cast) else said

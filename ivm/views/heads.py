@@ -300,7 +300,7 @@ class Head:
         plan, rule, kind = self._plan, self._rule, self._layouts[head.predicate].kind
         terms = head.args if kind == COUNT else head.terms
         names = [term.name for term in terms if isinstance(term, Var) and term.name in plan.columns]
-        if (rule.aggregate and kind != COUNT) or rule.refuses or len(names) < len(terms):
+        if (rule.aggregates and kind != COUNT) or rule.refuses or len(names) < len(terms):
             return []
         return [plan.columns.index(name) for name in names]
 

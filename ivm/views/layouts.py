@@ -416,7 +416,7 @@ def ranked_layout(predicate: Predicate, rules: list[Rule]) -> Layout:
     """Return a recursive view's layout, given all rules that write it. Raises ConstructError."""
     if not predicate.types:
         return _layout(predicate, [])
-    aggregated = any(rule.aggregate for rule in rules)
+    aggregated = any(rule.aggregates for rule in rules)
     return _checked(
         predicate, Layout(RANKED, len(predicate.types) - aggregated, int(aggregated), 1)
     )

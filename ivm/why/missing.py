@@ -87,15 +87,15 @@ class Missing:
     def _fails(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> list[Failure]:
         """Return the bindings of a body under which the fewest literals fail."""
         terms, row = self._bound(rule, head, goal)
-        conditions_first = sorted(disjunct, key=lambda one: isinstance(one, Atom))
+        conditions_first = sorted(disjunct, key=lambda literal: isinstance(literal, Atom))
         for left_out in _subsets(conditions_first, len(disjunct)):
-            rest = _checkable([one for one in disjunct if one not in left_out], terms)
+            rest = _checkable([literal for literal in disjunct if literal not in left_out], terms)
             bindings = self.derivations.bindings(rest, rule.types, terms, [row])
             if bindings and left_out:
                 return [
-                    one
+                    literal
                     for _, values in bindings[:PLACES_MAX]
-                    for one in self._within(rule, left_out, values)
+                    for literal in self._within(rule, left_out, values)
                 ]
             if bindings:
                 return []
@@ -106,15 +106,17 @@ class Missing:
         in their rules.
         """
         helpers = [fail for fail in fails if isinstance(fail, Atom) and is_helper(fail.predicate)]
-        found = [
+        failures = [
             failure
             for atom in helpers
             for way in self.ways(atom.predicate)
             for failure in self._fails(*way, with_values(atom, values, rule.types))
         ]
-        own = tuple(one for one in fails if one not in helpers)
+        shown = tuple(one for one in fails if one not in helpers)
         return (
-            [Failure(rule, own, values), *found] if own else found or [Failure(rule, fails, values)]
+            [Failure(rule, shown, values), *failures]
+            if shown
+            else failures or [Failure(rule, fails, values)]
         )
 
     def _sets(self, goal: Atom, size: int, above: frozenset[Atom]) -> list[Insertions]:
@@ -136,7 +138,7 @@ class Missing:
             ):
                 continue  # which rows bring a given sum is not looked for
             for goals in self.goals_of(rule, head, disjunct, goal):
-                if any(one in above or one == goal for one in goals):
+                if any(lacking in above or lacking == goal for lacking in goals):
                     continue
                 for some in self.sets_of_all(goals, size, above | {goal}):
                     sets[some] = None
@@ -166,19 +168,20 @@ class Missing:
     ) -> Iterator[tuple[Atom, ...]]:
         """Yield sets of facts that a body lacks, each for a binding of the rest of it."""
         terms, row = self._bound(rule, head, goal)
-        atoms = [one for one in disjunct if isinstance(one, Atom)]
+        atoms = [literal for literal in disjunct if isinstance(literal, Atom)]
         for left_out in _subsets(atoms, len(atoms)):
-            others = [one for one in disjunct if one not in left_out]
+            others = [literal for literal in disjunct if literal not in left_out]
             rest = _checkable(others, terms)
             unchecked = [other for other in others if other not in rest]
             for _, values in self.derivations.bindings(rest, rule.types, terms, [row]):
-                lacking = [with_values(one, values, rule.types) for one in left_out]
+                lacking = [with_values(literal, values, rule.types) for literal in left_out]
                 for number, names in enumerate(_identified(lacking)):
                     if number >= SUBSETS_MAX:
                         self.complete = False
                         break
                     conditions = [
-                        _replaced(with_values(one, values, rule.types), names) for one in unchecked
+                        _replaced(with_values(literal, values, rule.types), names)
+                        for literal in unchecked
                     ]
                     decided = [condition for condition in conditions if not variables(condition)]
                     if any(map(_never_holds, conditions)):
@@ -186,7 +189,7 @@ class Missing:
                     if not decided or self.derivations.bindings(
                         [*rest, *decided], rule.types, terms, [row]
                     ):
-                        yield (*dict.fromkeys(_replaced(one, names) for one in lacking),)
+                        yield (*dict.fromkeys(_replaced(literal, names) for literal in lacking),)
 
 
 def _apart(sets: Sequence[Insertions], shared: set[Var]) -> Iterator[Insertions]:
@@ -195,25 +198,26 @@ def _apart(sets: Sequence[Insertions], shared: set[Var]) -> Iterator[Insertions]
     """
     taken = {*shared}
     for goals in sets:
-        own = sorted({*variables(*goals)} - shared, key=str)
-        free = (Var(f"_{n}") for n in count(1) if Var(f"_{n}") not in {*taken, *own})
-        names = {v: next(free) for v in own if v in taken}
-        taken.update(own, names.values())
+        new = sorted({*variables(*goals)} - shared, key=str)
+        free = (Var(f"_{n}") for n in count(1) if Var(f"_{n}") not in {*taken, *new})
+        names = {v: next(free) for v in new if v in taken}
+        taken.update(new, names.values())
         yield frozenset(_replaced(atom, names) for atom in goals)
 
 
 def together(sets: Sequence[Insertions]) -> list[Insertions]:
     """Return the smallest of sets of insertions, each with most of its atoms made one."""
     joined: dict[Insertions, None] = {}
-    for one in sets:
+    for insertions in sets:
         ways = (
-            [_replaced(atom, names) for atom in one] for names in _identified(sorted(one, key=str))
+            [_replaced(atom, names) for atom in insertions]
+            for names in _identified(sorted(insertions, key=str))
         )
         atoms_ = sorted({*min(ways, key=lambda way: len({*way}))}, key=str)
         names = {v: Var(f"_{n}") for n, v in enumerate(dict.fromkeys(variables(*atoms_)), 1)}
         joined[frozenset(_replaced(atom, names) for atom in atoms_)] = None
     least = min(map(len, joined), default=0)
-    return [one for one in joined if len(one) == least]
+    return [insertions for insertions in joined if len(insertions) == least]
 
 
 def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, ...]]:

@@ -91,9 +91,11 @@ class Inspector:
             installed = self.workspace.rules_of(past.snapshot)
             source = past[name]
             blocks = [
-                one for one in installed.blocks if one.name == name or name in one.part.predicates
+                block
+                for block in installed.blocks
+                if block.name == name or name in block.part.predicates
             ]
-            home = next((one for one in blocks if one.name == name), blocks[0] if blocks else None)
+            home = next((b for b in blocks if b.name == name), blocks[0] if blocks else None)
             reads = _read_by(installed)
             return {
                 "name": name,
@@ -119,28 +121,28 @@ class Inspector:
             installed = self.workspace.rules_of(past.snapshot)
             names = _names(past.snapshot, installed)
             read_by = _read_by(installed)
-            reads = {one: read_by.get(one, set()) & {*names} for one in names}
-            below = {one: _reached(one, reads) for one in names}
+            reads = {view: read_by.get(view, set()) & {*names} for view in names}
+            below = {view: _reached(view, reads) for view in names}
             levels: dict[str, int] = {}
-            for one in sorted(names, key=lambda one: len(below[one])):
-                levels[one] = max(
-                    (1 + levels.get(r, 0) for r in reads[one] if one not in below[r]), default=0
+            for view in sorted(names, key=lambda view: len(below[view])):
+                levels[view] = max(
+                    (1 + levels.get(r, 0) for r in reads[view] if view not in below[r]), default=0
                 )
-                levels[one] = max(levels[one], int(_kind(one, installed) == "view"))
-            wanted = [
-                one
-                for one in names
-                if not name or one == name or one in below.get(name, ()) or name in below[one]
+                levels[view] = max(levels[view], int(_kind(view, installed) == "view"))
+            near = [
+                view
+                for view in names
+                if not name or view == name or view in below.get(name, ()) or name in below[view]
             ]
-            shown = wanted[:NODES]
+            shown = near[:NODES]
             return {
                 "version": past.snapshot.version,
                 "nodes": [
-                    {"name": one, "kind": _kind(one, installed), "level": levels[one]}
-                    for one in shown
+                    {"name": view, "kind": _kind(view, installed), "level": levels[view]}
+                    for view in shown
                 ],
-                "edges": [[r, one] for one in shown for r in sorted(reads[one]) if r in shown],
-                "more": len(wanted) - len(shown),
+                "edges": [[r, view] for view in shown for r in sorted(reads[view]) if r in shown],
+                "more": len(near) - len(shown),
             }
 
     def explain(self, text: str) -> Data:
@@ -209,8 +211,9 @@ class Inspector:
     def history(self, offset: int = 0, limit: int = ROWS) -> Data:
         """Return the versions that are kept, newest first."""
         offset, limit = _place(offset), _within(limit, ROWS_MAX)
-        found = self.workspace.store.history(offset + limit + 1)[offset:]
-        return {"versions": [one._asdict() for one in found[:limit]], "more": len(found) > limit}
+        commits = self.workspace.store.history(offset + limit + 1)[offset:]
+        listed = [commit._asdict() for commit in commits[:limit]]
+        return {"versions": listed, "more": len(commits) > limit}
 
     def differences(self, old: int, new: int) -> Data:
         """Return how each relation and view differs between two versions: how many rows, and the
@@ -220,27 +223,27 @@ class Inspector:
             rules, rules_before = (self.workspace.rules_of(one.snapshot) for one in (after, before))
             names = _names(after.snapshot, rules)
             names_before = _names(before.snapshot, rules_before)
-            found = []
+            changes = []
             for name in names:
                 one = {"name": name, "kind": _kind(name, rules)}
                 if name not in names_before:
-                    found.append({**one, "note": f"made, {counted(len(after[name]), 'row')}"})
+                    changes.append({**one, "note": f"made, {counted(len(after[name]), 'row')}"})
                 elif any(
                     map(
                         partial(_differs, before.snapshot, after.snapshot),
                         _stored(name, after.snapshot),
                     )
                 ):
-                    found.append({**one, **self._difference(name, before, after)})
+                    changes.append({**one, **self._difference(name, before, after)})
             gone = [name for name in names_before if name not in names]
-            found += [
+            changes += [
                 {"name": name, "kind": _kind(name, rules_before), "note": "removed"}
                 for name in gone
             ]
-        return {"old": old, "new": new, "changes": [one for one in found if len(one) > 2]}
+        return {"old": old, "new": new, "changes": [one for one in changes if len(one) > 2]}
 
     def _difference(self, name: str, before: Any, after: Any) -> Data:
-        store, (old, new) = self.workspace.store, (one.snapshot.version for one in (before, after))
+        store, old, new = self.workspace.store, before.snapshot.version, after.snapshot.version
         try:
             whole = name in after.snapshot
             return _summary(
@@ -283,7 +286,7 @@ class Inspector:
                     raise IvmError(f"branch {name!r} has changed since: look at the merge again")
             return workspace.store.merge(branch, into, rule).version
 
-        rows = [[one.relation, *map(_written, one[1:5])] for one in merged.conflicts[:CHANGES_MAX]]
+        rows = [[c.relation, *map(_written, c[1:5])] for c in merged.conflicts[:CHANGES_MAX]]
         columns = [
             {"name": name, "type": "", "key": False}
             for name in ("relation", "key", "before", f"on {into}", f"on {branch}")
@@ -295,19 +298,19 @@ class Inspector:
         self, version: int, tables: Mapping[str, pa.Table], commit: Callable[[ivm.Workspace], int]
     ) -> Data:
         """Return what would change in a version, and a token by which `commit` is called."""
-        found = []
+        changes = []
         with self._at(version) as past:
             installed = self.workspace.rules_of(past.snapshot)
             for name in dict.fromkeys([*_names(past.snapshot, installed), *tables]):
                 if name in tables and _is_shown(name, installed):
                     kind, amounts = _kind(name, installed), _summary(tables[name].to_reader())
-                    found.append({"name": name, "kind": kind, **amounts})
+                    changes.append({"name": name, "kind": kind, **amounts})
         token = secrets.token_urlsafe(16)
         with self._guard:
             self._pending[token] = commit
             while len(self._pending) > PENDING:
                 self._pending.popitem(last=False)
-        return {"version": version, "token": token, "writes": self.writes, "changes": found}
+        return {"version": version, "token": token, "writes": self.writes, "changes": changes}
 
     def commit(self, token: str) -> Data:
         """Commit what was previewed, if no other commit came since; return the version."""
@@ -380,7 +383,7 @@ def _stored(name: str, snapshot: Any) -> list[str]:
     """Return the relations that a name stands for: several for a view of SQL with many columns."""
     if name in snapshot:
         return [name]
-    return [one for one in snapshot if one.partition(":part")[0] == name]
+    return [held for held in snapshot if held.partition(":part")[0] == name]
 
 
 def _is_shown(name: str, installed: Any) -> bool:
@@ -463,11 +466,11 @@ def bounded(data: Any, cell: Callable[[Any], Any], cell_max: int) -> Any:
     def of(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: cut(one) if key == "rows" and isinstance(one, list) else of(one)
-                for key, one in value.items()
+                key: cut(part) if key == "rows" and isinstance(part, list) else of(part)
+                for key, part in value.items()
             }
         if isinstance(value, list | tuple):
-            return [of(one) for one in value]
+            return [of(part) for part in value]
         return value[:TEXT_MAX] if isinstance(value, str) else value
 
     return of(data)

@@ -390,7 +390,7 @@ def _computing_helper(
         inner = tuple(x for x in disjunct if _reads(x, group))
         outer = tuple(x for x in disjunct if x not in inner and x not in moved)
         used = {*variables(*rule.heads, *rule.aggregates, *outer)}
-        if rule.aggregate:
+        if rule.aggregates:
             used.update(
                 variables(
                     *(term for x in inner if isinstance(x, Atom) for term in _identifying(x, keyed))

@@ -59,7 +59,7 @@ def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
     rows hide errors.
     """
     return not any(
-        rule.aggregate
+        rule.aggregates
         or predicates[rule.heads[0].predicate].value is not None
         or may_fail(disjunct, set(), rule.types)
         for rule in stratum.rules

@@ -72,8 +72,8 @@ class Target:
 
     def known(self, name: str, node: exp.Expr) -> int:
         """Return the position of a column.  Raises SqlError with the nearest name."""
-        for place, own in enumerate(self.names):
-            if own.lower() == name.lower():
+        for place, column in enumerate(self.names):
+            if column.lower() == name.lower():
                 return place
         raise SqlError(f"{self.name} has no column {name}{nearest(name, self.names)}", node)
 
@@ -87,7 +87,7 @@ class Target:
 
     def assignments(self, nodes: Sequence[exp.Expr]) -> dict[int, exp.Expr]:
         """Return what SET assigns, by positions of columns; a list has as many values."""
-        found: list[tuple[int, exp.Expr]] = []
+        assigned: list[tuple[int, exp.Expr]] = []
         for node in nodes:
             if not isinstance(node, exp.EQ):
                 raise SqlError(f"SET {node.sql(dialect='duckdb')}: write SET column = value", node)
@@ -107,9 +107,9 @@ class Target:
                         column,
                     )
                 place = self.known(column.name, column)
-                found.append((place, self.assigned(value, place)))
-        self._refuse_twice([place for place, _ in found], nodes[0])
-        return dict(found)
+                assigned.append((place, self.assigned(value, place)))
+        self._refuse_twice([place for place, _ in assigned], nodes[0])
+        return dict(assigned)
 
     def _refuse_twice(self, places: Sequence[int], node: exp.Expr) -> None:
         if twice := [place for place, times in Counter(places).items() if times > 1]:
@@ -124,26 +124,28 @@ class Target:
 
     def default(self, place: int, node: exp.Expr) -> Any:
         """Return the value of a column that is not named."""
-        own = self._saved(place)
-        if own and own.get("identity"):
+        saved = self._saved(place)
+        if saved and saved.get("identity"):
             return self._next_number(place)
         if (computed := self._computed(place)) is not None:
             return self.rows(exp.select(computed), [self.columns[place]])[0][0]
-        text = own["default"] if own else None
+        text = saved["default"] if saved else None
         return default_value(text, self.columns[place].type, node, self._moment)
 
     def has_lasting_default(self, place: int) -> bool:
         """Return whether a column that is not named gets the same value in each row."""
-        own = self._saved(place) or {}
-        return not own.get("identity") and (not own.get("default") or is_lasting(own["default"]))
+        saved = self._saved(place) or {}
+        return not saved.get("identity") and (
+            not saved.get("default") or is_lasting(saved["default"])
+        )
 
     def _computed(self, place: int) -> exp.Expr | None:
         """Return the expression of a DEFAULT that has to be computed; None for a constant."""
-        own = self._saved(place)
-        if not own or not own["default"]:
+        saved = self._saved(place)
+        if not saved or not saved["default"]:
             return None
-        found = default_node(own["default"], self._moment)
-        return found if constant(found) is None else None
+        default = default_node(saved["default"], self._moment)
+        return default if constant(default) is None else None
 
     def _saved(self, place: int) -> dict[str, Any] | None:
         """Return what CREATE TABLE said of a column."""
@@ -168,7 +170,7 @@ class Target:
     def refuse_numbers(self, places: Sequence[int], node: exp.Expr) -> None:
         """Raise SqlError if a statement gives values to a column that always gets numbers."""
         for place in places:
-            if (own := self._saved(place)) and own.get("identity") == ALWAYS:
+            if (saved := self._saved(place)) and saved.get("identity") == ALWAYS:
                 raise SqlError(
                     f"{self.name}.{self.names[place]} is GENERATED ALWAYS: leave it out, or write "
                     "DEFAULT",
@@ -205,9 +207,9 @@ class Target:
     def constant(self, value: Typed, place: int, node: exp.Expr) -> Any:
         """Return the value of a constant in a column.  Raises SqlError if it has none there."""
         with self._naming(self.columns[place], node):
-            found = converted(value, self.columns[place].type, node).term
-        assert isinstance(found, Lit)
-        return found.value
+            literal = converted(value, self.columns[place].type, node).term
+        assert isinstance(literal, Lit)
+        return literal.value
 
     @contextmanager
     def _naming(self, column: Column, node: exp.Expr) -> Iterator[None]:
@@ -223,18 +225,18 @@ class Target:
         """Return the rows of a query, in its order if any, its columns converted to those given."""
         builder, query = Builder("sql"), self._with_names(query)
         queries = Queries(builder, self.catalog.schema())
-        found = queries.query(query, None, top=True)
-        if len(found.columns) != len(types):
-            raise self.misfit(len(found.columns), len(types), query)
+        asked = queries.query(query, None, top=True)
+        if len(asked.columns) != len(types):
+            raise self.misfit(len(asked.columns), len(types), query)
         columns = []
-        for (name, value), column in zip(found.columns, types, strict=True):
-            value = value._replace(nullable=builder.may_be_null(found.body, value))
+        for (name, value), column in zip(asked.columns, types, strict=True):
+            value = value._replace(nullable=builder.may_be_null(asked.body, value))
             if column is not None:
                 value = self._of_column(value, column, builder, query)
             # as it is stored
             columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))
         names = [f"c{n}" for n in range(len(columns))]
-        rows = found._replace(columns=list(zip(names, (v for _, v in columns), strict=True)))
+        rows = asked._replace(columns=list(zip(names, (v for _, v in columns), strict=True)))
         table = answer(queries, rows, self.reader.ask).to_arrow()
         for place, column in enumerate(types):  # a BLOB that is computed is a text of its bytes
             if (
@@ -264,12 +266,12 @@ class Target:
         """Return a query that also knows the WITH before the statement."""
         if self._with is None:
             return query
-        query, own = query.copy(), self._with.copy()
+        query, with_ = query.copy(), self._with.copy()
         inner = query.args.get("with_")
-        own.set(
-            "expressions", [*own.expressions, *(inner.expressions if inner is not None else ())]
+        with_.set(
+            "expressions", [*with_.expressions, *(inner.expressions if inner is not None else ())]
         )
-        query.set("with_", own)
+        query.set("with_", with_)
         return query
 
     def misfit(self, values: int, columns: int, node: exp.Expr) -> SqlError:
@@ -292,15 +294,15 @@ class Target:
 
     def pairs(self, query: exp.Select, assigned: dict[int, exp.Expr]) -> list[Pair]:
         """Return whole rows before and after, one pair for each row of a query of this table."""
-        own = self.own_columns()
-        query = query.select(*own, *assigned.values(), append=False)
-        found = self.rows(query, [*(None for _ in own), *(self.columns[p] for p in assigned)])
-        there = {} if self.bag else self.existing([row[: len(own)] for row in found])
+        columns = self.own_columns()
+        query = query.select(*columns, *assigned.values(), append=False)
+        rows = self.rows(query, [*(None for _ in columns), *(self.columns[p] for p in assigned)])
+        there = {} if self.bag else self.existing([row[: len(columns)] for row in rows])
         pairs = []
-        for row in found:
-            old = row[: len(own)] if self.bag else there[row[: len(own)]]
+        for row in rows:
+            old = row[: len(columns)] if self.bag else there[row[: len(columns)]]
             new = [*old]
-            for place, value in zip(assigned, row[len(own) :], strict=True):
+            for place, value in zip(assigned, row[len(columns) :], strict=True):
                 new[place] = value
             pairs.append((old, tuple(new)))
         return pairs
@@ -313,7 +315,7 @@ class Target:
 
     def existing(self, keys: list[Row]) -> dict[Row, Row]:
         """Return the rows that exist of some primary keys."""
-        found: dict[Row, Row] = {}
+        stored: dict[Row, Row] = {}
         with self.reader.relation(self.name) as relation:
             for key in dict.fromkeys(keys):
                 rows = (
@@ -322,16 +324,16 @@ class Target:
                     else [key] * (key in relation)
                 )
                 for row in rows:
-                    found[self.key_of(row)] = tuple(row)
-        return found
+                    stored[self.key_of(row)] = tuple(row)
+        return stored
 
     def counts(self, rows: Collection[Row]) -> Counter[Row]:
         """Return how often some rows occur in a bag."""
-        found: Counter[Row] = Counter()
+        counts: Counter[Row] = Counter()
         with self.reader.relation(self.name) as relation:
             for row in dict.fromkeys(rows):
-                found[row] = relation.get(row if len(row) > 1 else row[0]) or 0
-        return found
+                counts[row] = relation.get(row if len(row) > 1 else row[0]) or 0
+        return counts
 
     def met(self, key: Places, rows: list[Row]) -> list[bool]:
         """Return for each row whether the table has one with the same values of a key.
@@ -347,15 +349,15 @@ class Target:
                 [row for row in rows if None not in row_at(row, key)], add=False
             )
             places = [schema.places[schema.names.index(self.names[place])] for place in key]
-            wanted = {*_tuples(given[places])}
+            sought = {*_tuples(given[places])}
             held = {
                 one
                 for words in relation.words(tuple(places))
                 for one in _tuples(words)
-                if one in wanted
+                if one in sought
             }
-            found = iter(_tuples(given[places]))
-            return [None not in row_at(row, key) and next(found) in held for row in rows]
+            keys = iter(_tuples(given[places]))
+            return [None not in row_at(row, key) and next(keys) in held for row in rows]
 
     # -- edits
 
@@ -403,8 +405,8 @@ class Target:
             if not column.nullable and values.null_count:
                 return False
             if column.type.is_integer and column.type.range:
-                (least, most), found = map(int, column.type.range), pc.min_max(values).as_py()
-                if found["min"] is not None and not least <= found["min"] <= found["max"] <= most:
+                (least, most), ends = map(int, column.type.range), pc.min_max(values).as_py()
+                if ends["min"] is not None and not least <= ends["min"] <= ends["max"] <= most:
                     return False
         if self.bag:
             return True
@@ -419,22 +421,22 @@ class Target:
 
     def remove(self, rows: list[Row], whole: bool = False) -> int:
         """Remove the rows that their key's columns, or all columns, name; return how many."""
-        found = [*dict.fromkeys(rows)]
-        counts = self.counts(found) if self.bag else Counter(found)
+        unique = [*dict.fromkeys(rows)]
+        counts = self.counts(unique) if self.bag else Counter(unique)
         if whole or self.bag:
             self.changed[DELETED] += counts.elements()
-        if found:
+        if unique:
             self.txn.delete(
                 self.name,
-                [*map(self.key_of, found)] if whole and self.key else found,
+                [*map(self.key_of, unique)] if whole and self.key else unique,
                 every=self.bag,
             )
         return counts.total()
 
     def clear(self) -> int:
         """Remove all rows; return how many."""
-        own = self.own_columns()
-        return self.remove(self.rows(exp.select(*own).from_(self.table()), [None] * len(own)))
+        listed = self.own_columns()
+        return self.remove(self.rows(exp.select(*listed).from_(self.table()), [None] * len(listed)))
 
     def replace(self, pairs: list[Pair], node: exp.Expr) -> int:
         """Replace rows by others; return how many.
@@ -499,9 +501,9 @@ def _tuples(words: Any) -> Iterator[Row]:
 
 def _found(catalog: Catalog, table: exp.Expr) -> str:
     """Return the table's name as it is stored. Raises SqlError if there is none, or a view."""
-    own = catalog.find(table.name)
-    if own is None and catalog.view(table.name) is None:
+    stored = catalog.find(table.name)
+    if stored is None and catalog.view(table.name) is None:
         raise SqlError(f"no table {table.name} exists{nearest(table.name, catalog.names())}", table)
-    if own is None or catalog.is_derived(own):
-        raise SqlError(f"{own or table.name} is a view: edit the tables that it reads", table)
-    return own
+    if stored is None or catalog.is_derived(stored):
+        raise SqlError(f"{stored or table.name} is a view: edit the tables that it reads", table)
+    return stored
