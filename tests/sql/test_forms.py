@@ -10,6 +10,7 @@ import pytest
 
 import ivm
 from ivm.errors import ConstraintError, RangeError
+from ivm.lang.aggregate import OPERATIONS
 from ivm.sql.errors import SqlError
 from tests.support.sql.oracle import Both, rows_of
 
@@ -576,3 +577,20 @@ def test_errors_of_edits_from_python_are_in_the_words_of_sql(tmp_path: Path) -> 
         with pytest.raises(RangeError, match=r"`10 / \(b - 3\)`"):
             workspace.insert("n", [(1, 3, "4")])
         assert not list(workspace["s"]) and workspace.check() == []
+
+
+@pytest.mark.parametrize("op", [op for op, of in OPERATIONS.items() if of.sql])
+def test_an_aggregate_of_rules_is_that_of_sql(op: str, tmp_path: Path) -> None:
+    """Its row names the class of its call: SQL has its name, its arguments and its value."""
+    share = ", 0.25" if OPERATIONS[op].constants else ""
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.install(
+            f"m[g] = r <- agg<<r = {op}(x{share})>> e(g, x). e(g, x) -> int(g), int(x)."
+        )
+        with workspace.transaction() as txn:
+            txn.insert("e", [(1, 1), (1, 5), (1, 9), (2, 4), (2, 5)])
+        rows = workspace.sql(f"SELECT g, {op}(x{share}) FROM e GROUP BY g ORDER BY g").to_arrow()
+        assert rows.column_names[1].startswith(f"{op}(x")
+        assert [tuple(row.values()) for row in rows.to_pylist()] == [*workspace["m"]]
+        with pytest.raises(SqlError, match=f"(?i){op}|argument"):
+            workspace.sql(f"SELECT {op}() FROM e")
