@@ -49,8 +49,7 @@ class PreparedEdits(PreparedSeries):
         super()._note(txn)
 
     def _may_be_offered(self) -> bool:
-        maintainer = self._maintainer
-        return not (maintainer.subscriptions or maintainer.exceeding or maintainer.regret.due)
+        return self._maintainer.is_quiet
 
     def _short(self, head: Any, info: Any) -> Short | None:
         """Return how a kernel commits edits and maintains all that follows from them, or None."""
@@ -150,8 +149,7 @@ class _Work:
 
     def fits(self) -> bool:
         """Return whether the next commit may be made without an Engine."""
-        maintainer = self._maintainer
-        if maintainer.subscriptions or maintainer.exceeding or maintainer.regret.due:
+        if not self._maintainer.is_quiet:
             return False
         self._left -= 1
         if self._left:

@@ -80,6 +80,11 @@ class Maintainer:
         self.put_in_words: Callable[[MaintainError], None] = lambda error: None
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether nobody here waits for what a commit does to views: any process may make it."""
+        return not (self.subscriptions or self.exceeding or self.regret.due)
+
+    @property
     def accounts(self) -> dict[str, Account]:
         """What the newest commit that touched a view did, by view."""
         if self.carried:
@@ -108,7 +113,7 @@ class Maintainer:
         accounted = self.accounts  # first, since this may use the same schedule
         txn.declare_maintained(HOST)
         erases, done = _only_erase(edits), None
-        if not (self.subscriptions or self.exceeding or self.regret.due):
+        if self.is_quiet:
             if erases:
                 with txn.following():
                     accounts, done = run_steps(txn, installed, edits, self._built_sizes.of)

@@ -38,6 +38,7 @@ from pagestore.relations.snapshot import (
     pages_of_both,
 )
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
+from pagestore.relations.turn import Turn
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.code_cache import folder_named, user_cache
@@ -100,6 +101,7 @@ from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type, may_be_narrow, of_numbers
 from pagestore.versions.catalog import MAIN, Dependants, recorded_dependants
 from pagestore.versions.hosts import Computed, record_dependants, register_host
+from pagestore.versions.offers import Offered
 from pagestore.versions.series import Edit as PreparedEdit
 from pagestore.versions.series import Short
 
@@ -108,10 +110,10 @@ __all__ = [
     "KEYS_MAX", "MAIN", "MAX", "MIN", "MOST", "NULL", "ROWS_SHOWN", "SET", "SUM", "THEN",
     "TREE_WORDS", "WORD_MAX", "WORD_MIN", "YEARS", "Coded", "Coding", "Column", "Complement",
     "Computed", "Delta", "Dependants", "EditQueue", "Edits", "EphemeralTransaction", "Frames",
-    "Operator", "Pages", "PreparedEdit", "PreparedSeries", "Relation", "Rope", "RowWords",
+    "Offered", "Operator", "Pages", "PreparedEdit", "PreparedSeries", "Relation", "Rope", "RowWords",
     "Runs", "Schema", "Short", "Snapshot", "Spec", "Stoppable", "Stopped", "Store",
-    "TextFinder", "Transaction", "Tree", "Type", "Violation", "WritableRelation", "accountable",
-    "accounted", "as_inserted", "ascending", "begins", "bulk", "bulk_all", "catalog_of",
+    "TextFinder", "Transaction", "Tree", "Turn", "Type", "Violation", "WritableRelation",
+    "accountable", "accounted", "as_inserted", "ascending", "begins", "bulk", "bulk_all", "catalog_of",
     "changes_table", "coding_within", "columns_of", "compose_edits", "count_prefixes", "delta",
     "differing", "distinct", "encode", "external_sort", "first_from", "flags_of",
     "float_values", "float_words", "fold_many", "folder_named", "get", "given_rows", "has_inverse",

@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from itertools import cycle
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ import ivm
 from pagestore_tools.bench.harness import Disagreement, Row, Side
 
 ACCOUNTS, HELD, MOST = 100_000, 1_000, 100
-CALL, THREADS = 1_000, 8
+CALL, THREADS, PROCESSES = 1_000, 8, 16
 DRAWN = 200_000  # transfers that are drawn, and made again and again
 TABLE = "create table account(i integer primary key, v bigint not null)"
 TAKE = "update account set v = v - $3 where i = $1 and v >= $3"
@@ -36,6 +38,7 @@ def rows(folder: Path, quick: bool) -> Iterator[Row]:
             f"ivm, {CALL:,} a call": partial(_ours, _calls),
             f"ivm, {THREADS} threads": partial(_ours, _threads),
             "ivm, one thread": partial(_ours, _alone),
+            f"ivm, {PROCESSES} processes": _processes,
             "SQLite": _theirs,
         }
         sides = [
@@ -103,6 +106,43 @@ def _alone(ws: ivm.Workspace, drawn: Transfers, end: float) -> int:
             return tried
         move.execute(row)
     raise AssertionError
+
+
+def _processes(folder: Path, accounts: int, drawn: Transfers, seconds: float) -> float:
+    """Return how many transfers a second processes tried, each one after the other."""
+    path, spawn = folder / "transfers.pages", get_context("spawn")
+    path.unlink(missing_ok=True)
+    with ivm.open(path) as ws:
+        ws.sql(TABLE)
+        ws.insert("account", [(n, HELD) for n in range(accounts)])
+    ready, tried = spawn.Barrier(PROCESSES), spawn.Array("l", PROCESSES)
+    about = path, seconds, ready, tried
+    processes = [
+        spawn.Process(target=_process, args=(n, drawn[n::PROCESSES], *about))
+        for n in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    with ivm.open(path) as ws:
+        held = sum(v for _, v in ws["account"])
+    return _checked(sum(tried) / seconds, held, accounts)
+
+
+def _process(
+    number: int, drawn: Transfers, path: Path, seconds: float, ready: Any, tried: Any
+) -> None:
+    """Try transfers once all processes have begun, and note how many."""
+    with ivm.open(path, sync="commit", threads=1) as ws:
+        move = ws.prepare_transaction(TAKE, GIVE)
+        ready.wait(60)
+        end = time.perf_counter() + seconds
+        for row in cycle(drawn):
+            if time.perf_counter() >= end:
+                break
+            move.execute(row)
+            tried[number] += 1
 
 
 def _theirs(folder: Path, accounts: int, drawn: Transfers, seconds: float) -> float:

@@ -26,7 +26,7 @@ from ivm.transaction import undone
 from pagestore.host import Store
 
 if TYPE_CHECKING:
-    from ivm.transaction import Transaction
+    from ivm.transaction import Maintainer, Transaction
 
 
 class Host(Protocol):
@@ -36,6 +36,7 @@ class Host(Protocol):
     threads: int
     rules: KnownRules
     files_allowed: bool
+    _maintainer: Maintainer
 
     @property
     def install(self) -> Callable[..., None]:

@@ -180,7 +180,7 @@ class PreparedSeries(Prepared):
         try:
             return self._in_turn(writer, edits)
         except BaseException as error:
-            version = self._withdraw(writer)
+            version = withdraw(handle, writer)
             if not committer.cause:
                 # what was made is shown, so that it must be durable
                 handle.complete(committer.made)
@@ -253,19 +253,6 @@ class PreparedSeries(Prepared):
                     if offers and offers.place:
                         offers.went_on(writer.joint)
 
-    def _withdraw(self, writer: Writer) -> int:
-        """Offer a writer's edits no longer, and return the version that has them; 0 if none has."""
-        writer.over = True
-        handle = self._handle
-        with handle.committer.lock:  # whoever takes them in has it until that is done
-            version = writer.joint.version
-        if writer.shown and not version:
-            with suppress(PagestoreError), handle.writing(WITHDRAWING):
-                settle(handle, writer)
-            if writer.shown and handle.committer.offers:
-                handle.committer.offers.withdraw()  # another process may be committing it
-        return writer.joint.version
-
     def _may_be_offered(self) -> bool:
         """Return whether another process may commit the edits."""
         return True
@@ -331,6 +318,19 @@ def settle(handle: Handle, writer: Writer) -> None:
             f"it has, and one that does not see {FOLDER} has dropped that version: read whether "
             f"the rows are there, and repeat the edits if not"
         )
+
+
+def withdraw(handle: Handle, writer: Writer) -> int:
+    """Offer a writer's edits no longer, and return the version that has them; 0 if none has."""
+    writer.over = True
+    with handle.committer.lock:  # whoever takes them in has it until that is done
+        version = writer.joint.version
+    if writer.shown and not version:
+        with suppress(PagestoreError), handle.writing(WITHDRAWING):
+            settle(handle, writer)
+        if writer.shown and handle.committer.offers:
+            handle.committer.offers.withdraw()  # another process may be committing it
+    return writer.joint.version
 
 
 def has_stored_rows(info: Info) -> bool:

@@ -25,7 +25,7 @@ pages, is discarded, and made anew from the last commit when the next transactio
 
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -91,6 +91,8 @@ class Committer:
 
     shared: SharedSyncs | None = None  # with other processes, if these share syncs (sync_modes.py)
     offers: Offers | None = None  # of other processes, if syncs are shared
+    # says which version, of which time, has what other processes have offered to the next commit
+    taking: Callable[[int, int], None] | None = None
     series: UnreadCommits | None = None  # the commits that `state` lacks, if there are any
     prepared: object = None  # what the newest transaction was of, if a series may follow
     poison: BaseException | None = None
@@ -224,6 +226,8 @@ class Committer:
         """End a transaction that changed nothing; the pager remains valid if the transaction
         took no page either.
         """
+        if self.taking:
+            self.taking(self.state.last_version, 0)
         self.is_pager_current = self.pager.is_untouched()
 
     def check(self) -> None:
@@ -593,6 +597,8 @@ class Committer:
         run: Run,
     ) -> None:
         """Continue from a commit whose record was written."""
+        if self.taking:  # until now nobody can find the commit
+            self.taking(record.version, record.timestamp)
         self.pager.retired = record.dead_of_next()
         if not record.administrative:
             self._dead[record.version] = record.dead

@@ -50,7 +50,7 @@ SIZE = (1 + PLACES) * PLACE
 WORDS, HEAD_WORDS = PLACE // 8, 8
 UNTIL = 0  # the word of the head that says how long a process leads, by the clock `monotonic_ns`
 # words of a place: those that its owner writes, and those of the process that takes the offer
-OFFERED, LENGTH, CHECK, TAKEN, VERSION, TIME, MADE = range(7)
+OFFERED, LENGTH, CHECK, TAKEN, VERSION, TIME, MADE, OUTCOME = range(8)
 ROOM = PLACE - 8 * HEAD_WORDS
 # seconds after a commit for which others wait for the next one, if that is expected at once: a
 # process may have to wait for a processor, too
@@ -58,16 +58,20 @@ LEADS = 0.05
 AT_ONCE = 1e-3  # seconds of processor time, without a wait, from one commit to the next
 LEADS_MOST = 60.0  # what says that a process leads for longer is damaged
 PLAIN = frozenset([int, float, bool, str, type(None)])  # classes of values that JSON keeps
+PARTS_MAX = 62  # of what is offered, whose outcomes are bits of a word
 TRIES = 3
 ELSEWHERE = -1  # the number of a commit that another process has made durable
 
 
 class Offered(NamedTuple):
-    """What another process offers: its place, the number of the offer, and the edits."""
+    """What another process offers: its place, the number of the offer, and the edits; `outcome` is
+    what came of them, in bits that only the two processes know.
+    """
 
     place: int
     number: int
     edits: list[tuple[int, tuple[Any, ...]]]
+    outcome: int = 0
 
 
 class Offer(NamedTuple):
@@ -199,6 +203,10 @@ class Offers:
         view, at = self._view, self.place * WORDS
         return (view[at + VERSION], view[at + TIME]) if view[at + TAKEN] == self._number else None
 
+    def outcome(self) -> int:
+        """Return what came of the edits that were taken last."""
+        return self._view[self.place * WORDS + OUTCOME]
+
     def withdraw(self) -> None:
         """Offer nothing more. Requires the writer's lock, or else it may be taken at this moment."""
         self._view[self.place * WORDS + OFFERED] = 0
@@ -216,7 +224,7 @@ class Offers:
         in; once, so that it does not keep others waiting by commits of that kind.
         """
         if self._may_begin:
-            self._lead()
+            self.lead()
         self._may_begin = False
 
     def rest(self) -> None:
@@ -233,22 +241,33 @@ class Offers:
         time_now, waits_now = self._rested
         self._goes_on = 0 <= time_now - time_before < AT_ONCE and 0 <= waits_now - waits_before <= 1
 
-    def _lead(self) -> None:
+    def lead(self) -> None:
+        """Say that this handle leads, if it is expected to go on at once."""
         if not self._goes_on:
             return
         pause = int(1e9 * (LEADS + 2 * self.took))
         self._until = self._view[UNTIL] = time.monotonic_ns() + pause
+
+    def stop(self) -> None:
+        """Lead no longer, until the next commit that was expected."""
+        self._goes_on = False
+        if self._view[UNTIL] == self._until:
+            self._until = self._view[UNTIL] = 0
 
     def went_on(self, joint: Joint) -> None:
         """Say that this handle leads, after it has made a commit; refuse what that was to have, if
         it could not be made.
         """
         if joint.number:
-            self._lead()
+            self.lead()
             self._may_begin = True
         elif joint.tried:
-            self.take(joint.offered, 0, 0)
-            self._wake(joint.offered)
+            self.refuse(joint.offered)
+
+    def refuse(self, offered: Sequence[Offered]) -> None:
+        """Leave to their processes what these offer. Requires the writer's lock."""
+        self.take(offered, 0, 0)
+        self._wake(offered)
 
     def of(self, relation: str, most: int) -> list[Offered]:
         """Return what living processes offer for a relation, so many edits at most, in turns.
@@ -258,8 +277,11 @@ class Offers:
         open_ = np.flatnonzero(self._words[1:, OFFERED] > self._words[1:, TAKEN]) + 1
         offers = list[Offered]()
         for place in sorted(open_.tolist(), key=lambda place: (place <= self._last, place)):
-            offered = place != self.place and self._read(place, relation)
+            name, offered = self._read(place) if place != self.place else ("", None)
             if not offered or self._file.locked(place, 1) is None:
+                continue
+            if name != relation:
+                self.stop()  # else that process would wait for long
                 continue
             most -= len(offered.edits)
             if most < 0:
@@ -268,30 +290,29 @@ class Offers:
             self._last = place
         return offers
 
-    def _read(self, place: int, relation: str) -> Offered | None:
-        """Return the offer of a place, unless it is of another relation, or being written."""
+    def _read(self, place: int) -> tuple[str, Offered | None]:
+        """Return the offer of a place, and of which relation it is; None while it is being written."""
         view, at = self._view, place * WORDS
         number, length, start = view[at + OFFERED], view[at + LENGTH], 8 * (at + HEAD_WORDS)
         if not 0 < length <= ROOM:
-            return None
+            return "", None
         data = bytes(view.cast("B")[start : start + length])
         if view[at + CHECK] != _check_of(number, data) or view[at + OFFERED] != number:
-            return None
+            return "", None
         name, edits = json.loads(data)
-        if name != relation:
-            return None
-        return Offered(place, number, [(action, tuple(row)) for action, row in edits])
+        return name, Offered(place, number, [(action, tuple(row)) for action, row in edits])
 
     def take(self, offered: Sequence[Offered], version: int, timestamp: int) -> None:
         """Say which commit, of which time, is going to have what was offered; version 0 for none."""
-        for place, number, _ in offered:
+        for place, number, _, outcome in offered:
             at = place * WORDS
             self._view[at + VERSION], self._view[at + TIME] = version, timestamp
+            self._view[at + OUTCOME] = outcome
             self._view[at + TAKEN] = number
 
     def made(self, offered: Sequence[Offered]) -> None:
         """Say that the commit which has what was offered is durable."""
-        for place, number, _ in offered:
+        for place, number, *_ in offered:
             at = place * WORDS
             if self._view[at + TAKEN] == number:  # else its process has found that out by itself
                 self._view[at + MADE] = number
@@ -314,7 +335,7 @@ class Offers:
         }
 
     def _wake(self, offered: Sequence[Offered]) -> None:
-        for place, _, _ in offered:
+        for place, *_ in offered:
             wake(self._words.ctypes.data + 8 * (place * WORDS + MADE))
 
     def close(self) -> None:

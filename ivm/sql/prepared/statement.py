@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp
 
@@ -20,7 +21,7 @@ from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.shape import kinds
 from ivm.sql.syntax import Parameters
 from pagestore.errors import PagestoreError
-from pagestore.host import thread_lock
+from pagestore.host import Offered, Turn, thread_lock
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
@@ -131,32 +132,103 @@ class PreparedTransaction:
             call.made = [next(made) for _ in call.rows]
 
 
+class Call(NamedTuple):
+    """Lists of parameters for a transaction of some statements, which another process may have
+    `offered`.
+    """
+
+    dialect: str
+    texts: Sequence[str]
+    rows: list[Any]
+    offered: Offered | None = None
+
+    @property
+    def edits(self) -> list[tuple[int, tuple[Any, ...]]]:
+        """It as edits that are offered to other processes."""
+        return [(0, (self.dialect, *self.texts)), *((1, tuple(row)) for row in self.rows)]
+
+
 def run_in_turn(statements: Any, texts: Sequence[str], dialect: str, rows: list[Any]) -> list[bool]:
     """Run statements that edit for each list of parameters, or none of them where one would change
-    no row; return for each list whether they were run.  All are one transaction.
+    no row; return for each list whether they were run.  All are one transaction, with what other
+    processes wait for.
     """
-    with statements.host.transaction() as txn:
-        runner, made = statements.within(txn), list[bool]()
-        for place, row in enumerate(rows):
-            rest = _batch(runner, txn, texts, rows[place:], dialect)
-            if rest is not None:
-                return made + rest
-            with suppress(Unusual), txn.savepoint():
-                made.append(False)
-                for text in texts:
-                    if not next(iter(runner.run(text, row, dialect) or [(0,)]))[0]:
-                        raise Unusual
-                made[-1] = True
+    if not rows:
+        return []
+    own, host = Call(dialect, texts, rows), statements.host
+    given = all(type(row) in (list, tuple) for row in rows)
+    for may_take in (True, False):
+        offered = list[Offered]()
+        try:
+            with Turn(
+                host.store, own.edits if given else [], given and host._maintainer.is_quiet
+            ) as turn:
+                if turn.outcome is not None:
+                    return [bool(turn.outcome >> n & 2) for n in range(len(rows))]
+                with host.transaction() as txn:
+                    runner = statements.within(txn)
+                    offered = turn.calls() if may_take else []
+                    made = _run_calls(runner, txn, turn, [own, *map(_call_of, offered)])
+            return made
+        except REFUSED:  # of whose edits is not known
+            if not offered:
+                raise
+    raise AssertionError
+
+
+def _call_of(offered: Offered) -> Call:
+    (_, (dialect, *texts)), *rows = offered.edits
+    return Call(dialect, texts, [row for _, row in rows], offered)
+
+
+def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> list[bool]:
+    """Run calls in a transaction, those of the same statements at once; return what came of the
+    first.
+    """
+    own, taken = list[bool](), list[Offered]()
+    while calls:
+        first = calls[0]
+        alike = [call for call in calls if call[:2] == first[:2]]
+        calls = [call for call in calls if call[:2] != first[:2]]
+        made = iter(_batch(runner, txn, first, [row for call in alike for row in call.rows]) or ())
+        for call in alike:
+            came = [*islice(made, len(call.rows))]
+            if call.offered is None:
+                own = came or _run(runner, txn, call)
+                continue
+            try:
+                with txn.savepoint():
+                    came = came or _run(runner, txn, call)
+            except (IvmError, PagestoreError):  # its own process says what is wrong
+                turn.refuse(call.offered)
+                continue
+            outcome = 1 + sum(2 << n for n, one in enumerate(came) if one)
+            taken.append(call.offered._replace(outcome=outcome))
+    turn.take(taken)
+    return own
+
+
+def _run(runner: Any, txn: Transaction, call: Call) -> list[bool]:
+    """Run the statements of a call for one list of parameters after the other."""
+    made, (dialect, texts, rows, _) = list[bool](), call
+    for place, row in enumerate(rows):
+        rest = _batch(runner, txn, call, rows[place:])
+        if rest is not None:
+            return made + rest
+        with suppress(Unusual), txn.savepoint():
+            made.append(False)
+            for text in texts:
+                if not next(iter(runner.run(text, row, dialect) or [(0,)]))[0]:
+                    raise Unusual
+            made[-1] = True
     return made
 
 
-def _batch(
-    runner: Any, txn: Transaction, texts: Sequence[str], rows: list[Any], dialect: str
-) -> list[bool] | None:
+def _batch(runner: Any, txn: Transaction, call: Call, rows: list[Any]) -> list[bool] | None:
     """Run statements for many lists of values at once; None if nothing is done."""
     plans, given = list[KeyedEdit](), list[list[Any]]()
-    for text in texts:
-        plan, values = planned(runner.asked, txn, text, rows, dialect)
+    for text in call.texts:
+        plan, values = planned(runner.asked, txn, text, rows, call.dialect)
         if plan is None or len(plan.cases) != 1:
             return None
         plans.append(plan)

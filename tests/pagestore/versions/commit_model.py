@@ -87,6 +87,7 @@ class Process(NamedTuple):
     made: bool = False
     takes: tuple[int, ...] = ()  # the processes whose offers are in its own commit, and its name
     entry: str = ""
+    late: bool = False  # whether that is said once the record is written
     # whether its next sync fails, since one of another process did: the system tells all
     told: bool = False
 
@@ -426,6 +427,8 @@ def edit(m: Model, s: State, p: int) -> Iterator[State]:
     if offered := tuple(q for q, one in enumerate(s.processes) if one.offer and not one.taken):
         entry = "+".join([name, *(s.processes[q].offer for q in offered)])
         yield m.set(s, p, step="joint", takes=offered, entry=entry)
+        late = m.write(s, (process.base.version, entry))
+        yield m.set(late, p, step="record", takes=offered, entry=entry, late=True)
     s = m.write(s, (process.base.version, name))
     yield m.set(s, p, step="record", entry=name)
     yield m.set(s, p, step="roll back")
@@ -469,8 +472,20 @@ def record(m: Model, s: State, p: int) -> Iterator[State]:
     base, listed = process.base, () if "pages are listed" in m.without else process.listed
     own = Commit(process.next, (*base.chain, process.entry), listed)
     s = m.write(s, (m.most + base.version, own))
-    yield m.set(s, p, step="show", own=own)
-    yield m.set(s, p, step="slots", own=own)  # it is made durable under the lock of the writer
+    yield from [m.set(s, p, step="joint.late", own=own)] if process.late else written(m, s, p, own)
+
+
+def written(m: Model, s: State, p: int, own: Commit) -> Iterator[State]:
+    yield m.set(s, p, step="show", own=own, late=False)
+    # it is made durable under the lock of the writer
+    yield m.set(s, p, step="slots", own=own, late=False)
+
+
+@step("joint.late", "Committer._adopt")
+def joint_late(m: Model, s: State, p: int) -> Iterator[State]:
+    if "taken first" not in m.without:
+        s = are_taken(m, s, p)
+    yield from written(m, s, p, s.processes[p].own)
 
 
 @step("show", "SharedSyncs.show")

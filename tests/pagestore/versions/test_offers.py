@@ -254,7 +254,7 @@ def test_edits_are_made_once_if_the_process_that_leads_dies(tmp_path, monkeypatc
     with opened(path) as store:
         put, found = store.prepare("r"), []
         assert store._handle.committer.offers.open()
-        store._handle.committer.offers._lead = lambda: None
+        store._handle.committer.offers.lead = lambda: None
 
         def is_over():
             put.insert(1, len(found))

@@ -11,6 +11,8 @@ the total. So the log says in which order transactions were made, and:
 
 - what was acknowledged is in the log, once, and what was rolled back or failed before it was
   committed is not;
+- of prepared transactions that move money if there is enough, which another process may make, those
+  that were made have left a note, and no other;
 - a transaction reads what all before it have written;
 - each read of a handle continues the one before: the log only grows, in every process, also while
   others are killed;

@@ -19,6 +19,7 @@ import ivm
 from tests.reliability.histories.work import (
     ACCOUNTS,
     MONEY,
+    MOVE,
     RULES,
     Log,
     Seen,
@@ -128,6 +129,8 @@ class Life:
             # what it imports is not imported by each process
             with suppress(Undone), workspace.transaction() as txn:
                 transact(txn, (0, 0), random, Seen(), "rolled back")
+            for _ in range(2):  # the second time as it is made from then on
+                workspace.prepare_transaction(*MOVE).execute((0, 1, MONEY + 1, 0, 0))
             self.seen = continued(workspace, Seen())
 
     def live(self) -> None:
@@ -224,6 +227,9 @@ class Life:
                 elif what == "noted":
                     assert (*about,) in notes, f"{about} is acknowledged, and the notes are {notes}"
                     self.counts["commits acknowledged"] += 1
+                elif what == "not noted":
+                    assert (*about,) not in notes, f"{about} was refused, and the notes are {notes}"
+                    self.counts["refused by a condition"] += 1
                 elif what == "rolled back":
                     assert (*about,) not in log, f"{about} was rolled back, and the log is {log}"
                 elif what == "watched":

@@ -22,6 +22,12 @@ account[i] = v -> int(i), int(v).
 counter[i] = n -> int(i), int(n).
 total[] = t <- agg<<t = sum(v)>> account[_] = v.
 """
+# of a prepared transaction with a condition, which another process may make
+MOVE = (
+    "UPDATE account SET v = v - $3 WHERE i = $1 AND v >= $3",
+    "UPDATE account SET v = v + $3 WHERE i = $2",
+    "INSERT INTO note VALUES ($4, $5)",
+)
 ACCOUNTS, MONEY = 4, 400
 Log = list[tuple[int, int]]  # the writer of each transaction, and which one of that writer it was
 
@@ -82,14 +88,18 @@ def writing(
         signal.alarm(100)
         # a stop is no rest: whoever makes notes goes on, and commits those of others; not for long
         Offers.resume, locks.SERVING = lambda _: None, 0.01  # type: ignore[method-assign]
-        kinds = random.choice([["noted"], ["committed", "committed", "rolled back"]])
+        kinds = random.choice([["noted"], ["moved"], ["committed", "committed", "rolled back"]])
         seen = Seen()
         try:
             with ivm.open(path, sync=sync, threads=1) as workspace:
-                put = workspace.prepare("note")
+                put, move = workspace.prepare("note"), workspace.prepare_transaction(*MOVE)
                 for k in range(random.randint(1, 9)):
-                    kind = random.choice(["noted", *kinds])
-                    if kind == "noted":
+                    kind = random.choice([*kinds, *kinds[-1:], "noted"])
+                    if kind == "moved":
+                        one, other = random.sample(range(ACCOUNTS), 2)
+                        is_made = move.execute((one, other, random.randrange(150), number, k))
+                        kind = "noted" if is_made else "not noted"
+                    elif kind == "noted":
                         put.insert(number, k)
                         put.commit()
                     else:
@@ -98,7 +108,7 @@ def writing(
                     tell(kind, number, k)
                     if random.random() < 0.3:
                         seen = continued(workspace, seen)
-                        if kind != "noted":
+                        if not kind.endswith("noted"):
                             there = (number, k) in seen.log
                             assert there == (kind == "committed"), (
                                 f"{number, k} {kind}, and read {seen}"
