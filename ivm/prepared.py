@@ -149,7 +149,8 @@ class _Work:
 
     def fits(self) -> bool:
         """Return whether the next commit may be made without an Engine."""
-        if not self._maintainer.is_quiet:
+        maintainer = self._maintainer  # as its `is_quiet`, without a call
+        if maintainer.subscriptions or maintainer.exceeding or maintainer.regret.due:
             return False
         self._left -= 1
         if self._left:

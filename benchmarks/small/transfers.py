@@ -115,7 +115,7 @@ def _processes(folder: Path, accounts: int, drawn: Transfers, seconds: float) ->
     with ivm.open(path) as ws:
         ws.sql(TABLE)
         ws.insert("account", [(n, HELD) for n in range(accounts)])
-    ready, tried = spawn.Barrier(PROCESSES), spawn.Array("l", PROCESSES)
+    ready, tried = spawn.Barrier(PROCESSES), spawn.RawArray("l", PROCESSES)
     about = path, seconds, ready, tried
     processes = [
         spawn.Process(target=_process, args=(n, drawn[n::PROCESSES], *about))
