@@ -226,8 +226,6 @@ class Committer:
         """End a transaction that changed nothing; the pager remains valid if the transaction
         took no page either.
         """
-        if self.taking:
-            self.taking(self.state.last_version, 0)
         self.is_pager_current = self.pager.is_untouched()
 
     def check(self) -> None:
@@ -597,8 +595,6 @@ class Committer:
         run: Run,
     ) -> None:
         """Continue from a commit whose record was written."""
-        if self.taking:  # until now nobody can find the commit
-            self.taking(record.version, record.timestamp)
         self.pager.retired = record.dead_of_next()
         if not record.administrative:
             self._dead[record.version] = record.dead
@@ -618,8 +614,7 @@ class Committer:
         self.made += 1
         if self.file_lock:
             self.file_lock.busy = True
-        self.is_pager_current = True
-        self.poison = None
+        self.is_pager_current, self.poison = True, None
 
     def _make_room(self, pages: int) -> None:
         """Extend the file by `pages` pages, so that a full disk is noticed here, not half-way.

@@ -20,6 +20,7 @@ import numpy as np
 
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, unpack
 from pagestore.storage.records import rows
+from pagestore.versions.commit_record import Commit
 from pagestore.versions.committer import Committer
 from pagestore.versions.shared_syncs import SHORT, Newest, SharedSyncs
 from pagestore.versions.store_state import StoreState
@@ -145,6 +146,18 @@ class SharingCommitter(Committer):
             if slot_of(self.next_sequence) == slot_of(slot.sequence):
                 self.next_sequence += 1
         return commit is not slot
+
+    def _adopt(self, record: Commit, *about: Any) -> None:
+        """See Committer; until now nobody can find the commit."""
+        if self.taking:
+            self.taking(record.version, record.timestamp)
+        super()._adopt(record, *about)
+
+    def leave(self) -> None:
+        """See Committer; what others offered has changed nothing either."""
+        if self.taking:
+            self.taking(self.state.last_version, 0)
+        super().leave()
 
     def _show(self) -> bool:
         """Let other processes build on the newest commit; return whether they may.

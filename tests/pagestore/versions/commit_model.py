@@ -481,7 +481,7 @@ def written(m: Model, s: State, p: int, own: Commit) -> Iterator[State]:
     yield m.set(s, p, step="slots", own=own, late=False)
 
 
-@step("joint.late", "Committer._adopt")
+@step("joint.late", "SharingCommitter._adopt")
 def joint_late(m: Model, s: State, p: int) -> Iterator[State]:
     if "taken first" not in m.without:
         s = are_taken(m, s, p)

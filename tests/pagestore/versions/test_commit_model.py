@@ -17,6 +17,7 @@ from pagestore.versions.handle import Handle
 from pagestore.versions.locks import FileLock
 from pagestore.versions.offers import Offers
 from pagestore.versions.shared_syncs import SharedSyncs
+from pagestore.versions.sync_modes import SharingCommitter
 from tests.pagestore.versions.commit_model import MENDS, STEPS, explored
 
 # writer 0 has the lock of the slots, and does not know yet that writer 1 shows a commit
@@ -66,7 +67,8 @@ LOST = {
     "claim": "0 complete, 1 is killed, 2 take, 2 newest.again, 0 slot, 2 edit",
 }
 PARTS = {
-    one.__name__: one for one in (Committer, FileLock, Handle, Offers, SharedSyncs, Transaction)
+    one.__name__: one
+    for one in (Committer, FileLock, Handle, Offers, SharedSyncs, SharingCommitter, Transaction)
 }
 
 

@@ -20,8 +20,8 @@ import ivm
 from ivm.errors import IvmError
 from pagestore.errors import PagestoreError
 from pagestore.versions import offers
-from pagestore.versions.committer import Committer
 from pagestore.versions.offers import OFFERED, TAKEN, Offers
+from pagestore.versions.sync_modes import SharingCommitter
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -282,7 +282,7 @@ def dies(path: Path, step: str, at: int) -> None:
         if seen >= at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    of, take, say, adopt = Offers.of, Offers.take, Offers.made, Committer._adopt
+    of, take, say, adopt = Offers.of, Offers.take, Offers.made, SharingCommitter._adopt
 
     def offered_of(self: Offers, *given: Any) -> Any:
         found = of(self, *given)
@@ -293,7 +293,7 @@ def dies(path: Path, step: str, at: int) -> None:
         take(self, found, *given)
         die_at("taken", found)
 
-    def adopted(self: Committer, *given: Any) -> None:
+    def adopted(self: SharingCommitter, *given: Any) -> None:
         taking = self.taking
         adopt(self, *given)
         die_at("recorded", taking and taking.args[0])  # type: ignore[attr-defined]
@@ -303,7 +303,7 @@ def dies(path: Path, step: str, at: int) -> None:
         say(self, found)
         die_at("said", found)
 
-    Offers.of, Offers.take, Offers.made, Committer._adopt = offered_of, taken, told, adopted  # type: ignore[method-assign]
+    Offers.of, Offers.take, Offers.made, SharingCommitter._adopt = offered_of, taken, told, adopted  # type: ignore[method-assign]
     with opened(path) as ws:
         move = ws.prepare_transaction(*MOVE)
         for k in range(10**6):
