@@ -353,9 +353,7 @@ def _way(index: Index) -> str:
 
 
 def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
-    """Describe the stratum of a recursive view, its limits, and how many of the view's rows have
-    each rank.
-    """
+    """Describe the stratum of a recursive view, its limits, and how many rows have each rank."""
     stratum = next(stratum for stratum in installed.strata if name in stratum.recursive)
     limits = limits_of(stratum)
     most = [

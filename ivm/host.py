@@ -174,9 +174,7 @@ class RuleHost:
         return blocks, [said.get(kind, {}) for kind in ("views", "kept")]
 
     def computed(self, source: Any, name: str) -> Computed | None:
-        """Return the texts of a concat, whose rows have only checksums of them. Raises
-        RuleError, IvmError.
-        """
+        """Return the texts of a concat, whose rows have checksums. Raises RuleError, IvmError."""
         return computed_text(source, name)
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:

@@ -274,9 +274,7 @@ def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
 
 
 def _refuse_circle(error: UnknownPredicateError, name: str, above: Iterable[Block]) -> None:
-    """Raise RecursionRefusedError if the new rules read predicates of blocks that read the
-    replaced block.
-    """
+    """Raise RecursionRefusedError if the new rules read blocks that read the replaced one."""
     for other in above:
         if (read := error.name) in other.part.predicates:
             raise RecursionRefusedError(

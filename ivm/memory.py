@@ -312,9 +312,7 @@ def slices(count: int, passed: Callable[[], int]) -> Iterator[slice]:
 
 
 def exceeds_memory(size: int, always: int) -> bool:
-    """Return whether bytes are more than one evaluation may take; up to `always` may be taken in
-    any case.
-    """
+    """Return whether bytes are more than an evaluation may take; `always` may be taken."""
     return size > always and size > memory_allowed()
 
 

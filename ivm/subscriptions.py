@@ -1,6 +1,4 @@
-"""Subscriptions: functions to call after a commit that changed a view, with its changes as an
-Arrow table.
-"""
+"""Subscriptions: functions to call after a commit with a view's changes, as an Arrow table."""
 
 from __future__ import annotations
 

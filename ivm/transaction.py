@@ -421,9 +421,7 @@ class Transaction:
         return info is not None and self._installed.is_followed(name, info.spec)
 
     def composed(self) -> dict[str, Edits]:
-        """Return one sorted edit per key and predicate.  Raises FunctionConflictError for a
-        second value.
-        """
+        """Return one sorted edit per key and predicate.  Raises FunctionConflictError."""
         return {name: self._composed(name, parts) for name, parts in self._edits.items()}
 
     def _apply_for(self, names: Iterable[str]) -> None:

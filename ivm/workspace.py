@@ -300,9 +300,7 @@ class Workspace:
 
     @property
     def strict(self) -> bool:
-        """Whether transactions raise RecomputeError rather than evaluate a view from scratch;
-        may be set.
-        """
+        """Whether transactions raise RecomputeError, not evaluate a view anew; may be set."""
         return self._maintainer.strict
 
     @strict.setter
@@ -335,9 +333,7 @@ class Workspace:
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:
-        """Every declared relation and function and every view, by name, except views in several
-        relations.
-        """
+        """Every declared relation, function and view, by name, but views in several relations."""
         return self._rules_now().named
 
     # -- data
@@ -756,9 +752,7 @@ class Workspace:
             return [*operations(snap, self.rules_of(snap), self._plans_of(snap, name), after)]
 
     def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
-        """Count the trace rows that differ between two versions, erased and inserted ones.
-        Raises IvmError.
-        """
+        """Count the trace rows that two versions differ by, erased or inserted. Raises IvmError."""
         with self._at(old) as before, self._at(new) as after:
             plans = self._plans_of(before, name), self._plans_of(after, name)
             if [plan.tries for plan in plans[0]] != [plan.tries for plan in plans[1]]:

@@ -19,9 +19,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def message(text: str) -> str:
-    """Format a text as an error's message: printable, in lines, and without its middle if it is
-    very long.
-    """
+    """Format a text as an error's message: printable, in lines, a long one cut in the middle."""
     if len(text) > MESSAGE_MAX:
         half = MESSAGE_MAX // 2
         text = f"{text[:half]} ... {len(text) - 2 * half:,} characters ... {text[-half:]}"

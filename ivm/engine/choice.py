@@ -35,9 +35,7 @@ class Choice:
         return self._context.most_rows > costs.LARGE_FROM
 
     def is_better_anew(self, step: FollowPlan) -> bool:
-        """Return whether evaluating the views of a step's rule anew costs less than propagating
-        the deltas.
-        """
+        """Return whether evaluating a step's views anew costs less than propagating the deltas."""
         if not self.has_large_delta:
             return False
         rule, plan = step.rule, step.plan

@@ -355,9 +355,7 @@ class Engine:
             sweep(self.context, step.rule, step.number)
 
     def _flush(self, name: str, parts: list[Edits]) -> None:
-        """Apply the pending edits of a predicate to its tree, and the tree's delta to its
-        permuted indices.
-        """
+        """Apply a predicate's pending edits to its tree, and the delta to permuted indices."""
         started, context = time.perf_counter(), self.context
         layout = self.installed.layouts[name]
         actions, rows = kept_edits(context, name, one_batch(parts))

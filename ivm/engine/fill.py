@@ -94,9 +94,7 @@ class Fill:
                 txn.replace(name, Tree.empty(tree.spec))
 
     def contributions(self, rules: Sequence[InstalledRule]) -> dict[str, list[Edits]]:
-        """Return the edits that some rules make of their views, by view, if all that they read
-        is complete.
-        """
+        """Return the edits that rules make of views, by view, if what they read is complete."""
         waiting = PendingRows(self.context.txn, self.context.installed, spills=False)
         for place, rule in enumerate(rules):
             self._add_rows(rule, rules[place:], waiting)

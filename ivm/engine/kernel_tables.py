@@ -1,6 +1,4 @@
-"""The steps of a schedule as a kernel takes them (kernels/run.py): tables of numbers, and which
-fit.
-"""
+"""The steps of a schedule as a kernel takes them (kernels/run.py): tables, and which fit."""
 
 from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
@@ -237,9 +235,7 @@ class Tables:
         self._tables["steps"].append((kind, of))
 
     def _add_flush(self, name: str) -> None:
-        """Add the flush of a predicate, after that of the state that it follows from; then check
-        its keys.
-        """
+        """Add the flush of a predicate, after that of the state it follows; then check its keys."""
         groups, tables = self._of.groups, self._tables
         if fold := self._installed.layouts[name].fold:
             if name in self._installed.cut:

@@ -155,9 +155,7 @@ def _read(
 def first_ranges(
     pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int, flat: Flat | None = None
 ) -> list[tuple[int, int]]:
-    """Cut the first variable's values into about `wanted` ranges [lo, hi] with equally many
-    records each.
-    """
+    """Cut the first variable's values into some `wanted` ranges [lo, hi] of as many records."""
     held = shape.bounds[: shape.bound_start[1], 0]
     tries = shape.parts[: shape.part_start[1], 0].tolist()
     if (held == EQ).any() or not tries:

@@ -296,9 +296,7 @@ class Slices:
         )
 
     def _blocks_of(self, level: int, lead: int, second: int) -> Order:
-        """Return the rows in blocks of 2^level rows of the order of a column, each in the order
-        of another.
-        """
+        """Return rows in blocks of 2^level rows in a column's order, each in another's order."""
         if level == len(self._tree):
             rows, axis = self._order(lead).rows, self._axes[second]
             blocks = np.arange(len(rows)) >> level

@@ -73,9 +73,7 @@ def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -
 
 
 def _enumerated(program: Program) -> dict[str, Type]:
-    """Return the types of the first columns of views whose first facts are in a text, as of
-    colour("red").
-    """
+    """Return the types of the first columns of views with facts in a text, as colour("red")."""
     types = dict[str, Type]()
     for clause in (
         statement

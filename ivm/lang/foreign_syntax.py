@@ -1,6 +1,4 @@
-"""What people write first who know SQL, Prolog, Soufflé or other languages, and how it is
-written here.
-"""
+"""What people write first who know SQL, Prolog or Soufflé, and how it is written here."""
 
 import re
 

@@ -147,9 +147,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return Where(self.source, place.line or 1, place.column or 1)
 
     def NAME(self, token: Token) -> Token:
-        """Return a name without the quotes of its parts: `` `Order Date` ``, `` shop:`Order
-        Date` ``.
-        """
+        """Return a name without its parts' quotes: `` `Order Date` ``, `` shop:`Order Date` ``."""
         return token.update(value=token.replace("`", ""))
 
     def at_offset(self, start: int) -> Where:
@@ -239,9 +237,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return self.rule(meta, [parts[0], None])
 
     def demand(self, meta: Meta, parts: list[Any]) -> list[Statement]:
-        """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint; or
-        both in one.
-        """
+        """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint."""
         left, right = parts
         if (
             right is None

@@ -163,9 +163,7 @@ def deferring(listed: float, indexed: int) -> float:
 
 
 def rewriting(bindings: float, counts: Iterable[int]) -> float:
-    """Return the cost of writing those pages of views with so many rows anew that scattered
-    bindings touch.
-    """
+    """Return the cost of writing pages of views anew that scattered bindings touch, by rows."""
     return sum(REWRITTEN * rows * (1 - exp(-bindings * ON_PAGE / max(1, rows))) for rows in counts)
 
 

@@ -486,9 +486,7 @@ class JoinOrders:
         return self._indexed[key]
 
     def _permuting(self, name: str, bound: AbstractSet[str], a: Arguments) -> float:
-        """Return the cost of the permuted index of an atom that an order needs if this variable
-        comes next.
-        """
+        """Return the cost of an atom's permuted index, needed if this variable comes next."""
         names = [n for n in a.names if n is not None]
         first = next(place for place, n in enumerate(names) if n not in bound)
         if names[first] == name or not bound.isdisjoint(names[first:]):

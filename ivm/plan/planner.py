@@ -1,6 +1,4 @@
-"""Plan a rule: choose the key order of each conjunction, and whether its deltas are matched or
-probed.
-"""
+"""Plan a rule: the key order of each conjunction, and whether its deltas are matched or probed."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence

@@ -306,9 +306,7 @@ def _refuse_unlike(program: Program, known: Program, layouts: Mapping[str, Layou
 
 
 class _Planner:
-    """Plans the rules of a program in order; adds to `layouts` those of the views, which later
-    rules read.
-    """
+    """Plans the rules of a program in order; adds to `layouts` those of views, for later rules."""
 
     def __init__(
         self,

@@ -63,9 +63,7 @@ RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
 
 
 def saved_rules(source: Snapshot | Transaction) -> str | None:
-    """Return the property of a version that lists the installed rules, as JSON; None if there
-    are no rules.
-    """
+    """Return the property of a version that lists the rules, as JSON; None if there are none."""
     holder = source.catalog if isinstance(source, Transaction) else source
     saved = holder.properties.get(PROPERTY)
     return None if saved is None else str(saved)

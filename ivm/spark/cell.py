@@ -314,9 +314,7 @@ def _edit(txn: Transaction, channel: Channel, name: str, table: pa.Table) -> Non
 def _outgoing(
     workspace: ivm.Workspace, batch: Batch, cell: int, round: int, progress: Progress
 ) -> Iterator[Message]:
-    """Yield the messages for the next round: how the sources of its channels changed since the
-    batch began.
-    """
+    """Yield the next round's messages: how sources of channels changed since the batch began."""
     old, new = progress.begin, progress.version(round)
     if old == new:
         return

@@ -231,9 +231,7 @@ class Cells:
         return {message.cell: message.payload.decode() for message in self._all(stages.fault)}
 
     def _make_again(self, lost: frozenset[int], tables: Mapping[str, Any]) -> None:
-        """Rebuild lost cells from the others and from tables: next to the old stores, then in
-        their place.
-        """
+        """Rebuild lost cells from others and from tables: next to the old stores, then in place."""
         manifest, batch = self._manifest, self._done_batch()
         copies = stages.copies_of_bases(batch.layout, lost, tables)
         messages = self._all(partial(stages.sent_to, lost=lost, copies=copies))
@@ -456,9 +454,7 @@ class Cells:
     # -- care
 
     def check(self) -> list[Violation]:
-        """Return the faults of all cells, and rows that one has and another lacks. O(evaluating
-        all rules).
-        """
+        """Return the faults of all cells, and rows that one lacks. O(evaluating all rules)."""
         with self._writing():
             self._recover()
             left = self._run.run(

@@ -1,6 +1,4 @@
-"""Convert changes of a relation to one table: from new rows, a change feed, or columns in
-another order.
-"""
+"""Convert changes of a relation to one table: from new rows, a change feed, or other columns."""
 
 import warnings
 from collections.abc import Sequence

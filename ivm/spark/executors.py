@@ -55,9 +55,7 @@ class Executor(Protocol):
 
 
 class Rounds(NamedTuple):
-    """The result of a batch: the error if it was refused, each cell's account, each reached
-    cell's version.
-    """
+    """The result of a batch: the error if refused, cells' accounts, reached cells' versions."""
 
     failure: Exception | None
     accounts: dict[int, list[dict[str, Any]]]

@@ -307,9 +307,7 @@ def _followed(feed: Feed) -> Schema:
 
 
 def _without_equal_rows(feed: Feed, relation: Relation) -> Relation:
-    """Return a feed's relation. Raises EditError for a bag, since the relation that follows
-    would be a set.
-    """
+    """Return a feed's relation. Raises EditError for a bag: what follows would be a set."""
     if relation.info.bag:
         raise EditError(
             f"{feed.relation} of {feed.path} may have equal rows, and a feed is followed by its "

@@ -246,9 +246,7 @@ def route(
 
 
 def hash_rows(table: pa.Table, columns: Sequence[int]) -> np.ndarray:
-    """Hash some columns of each row, uint64[n]: equally on every machine, and for equal values
-    of one type.
-    """
+    """Hash columns of each row, uint64[n]: equally on every machine, for equal values of a type."""
     hashed = np.zeros(table.num_rows, np.uint64)
     for column in columns:
         hashed = _mix(hashed + _words(table.column(column)))

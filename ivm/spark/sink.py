@@ -73,9 +73,7 @@ class ViewsWriter(DataSourceStreamArrowWriter):
 
     @sentence_first()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Refresh the views with the rows of all tasks; skip a batch of the query that was
-        applied before.
-        """
+        """Refresh the views with the rows of all tasks; skip a batch that was applied before."""
         try:
             if files := files_of(messages):
                 rows = pa.Table.from_batches(staged_batches(files))

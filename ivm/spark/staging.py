@@ -102,9 +102,7 @@ def clear_jobs(messages: Sequence[WriterCommitMessage | None]) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Delete a job's folder, and those of jobs from over a week ago; other processes may be
-    doing the same.
-    """
+    """Delete a job's folder, and those from over a week ago; others may be doing the same."""
     shutil.rmtree(folder, ignore_errors=True)
     staging = folder.parent
     with suppress(OSError):

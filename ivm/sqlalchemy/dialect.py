@@ -114,9 +114,7 @@ class IvmDialect(default.DefaultDialect):
         """Ask nothing of a store."""
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        """Run a statement; one that defines is a commit of its own, so the edits before it are
-        committed.
-        """
+        """Run a statement; one that defines is a commit of its own, after the edits before it."""
         if context is not None and context.isddl:
             cursor.connection.commit()
         cursor.execute(statement, parameters)

@@ -1,6 +1,4 @@
-"""Functions of Spark, PostgreSQL and SQLite that DuckDB has none for, evaluated by Python value
-by value.
-"""
+"""Functions of Spark, PostgreSQL and SQLite that DuckDB has none for, by Python value by value."""
 
 from __future__ import annotations
 

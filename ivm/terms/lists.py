@@ -260,9 +260,7 @@ def _is_valid(text: str) -> bool:
 
 
 def _failing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that raises ValueError, too, where its arguments are of another form
-    than it takes.
-    """
+    """Return a function that also raises ValueError for arguments of a form it does not take."""
 
     @wraps(function)
     def called(*arguments: Any) -> Any:

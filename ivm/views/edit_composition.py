@@ -57,9 +57,7 @@ class SumOverflow(Exception):
 def compose(
     pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, threads: int = 1
 ) -> Edits:
-    """Return one edit per key, sorted, for the tree of a relation or function.  Raises Clash.
-    O(n log n).
-    """
+    """Return one edit per key, sorted, for the tree of a relation.  Raises Clash. O(n log n)."""
     if not tree.spec.values:
         return compose_edits(actions, rows, tree.spec)
     keys = tree.spec.keys

@@ -116,9 +116,7 @@ def _split_integers(words: np.ndarray) -> Parts:
 
 
 def _split_integer_squares(words: np.ndarray) -> Parts:
-    """Return, for x = h * 2^32 + l, the parts of l^2 + 2 h l * 2^32 + h^2 * 2^64; unsigned,
-    since |x| is.
-    """
+    """Return, for x = h * 2^32 + l, the parts of l^2 + 2 h l * 2^32 + h^2 * 2^64, unsigned."""
     size = np.abs(words).view(np.uint64)  # also right for the least word, which is its own negative
     high, low, mask = size >> np.uint64(32), size & np.uint64(MASK), np.uint64(MASK)
     squares, mixed, highs = low * low, 2 * high * low, high * high

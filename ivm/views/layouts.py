@@ -143,9 +143,7 @@ class State(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether only the first record of a group matters: a least value, or the complement of
-        a greatest.
-        """
+        """Whether only a group's first record matters: a least value, a greatest's complement."""
         serves = self.ops == ("min",) or (self.ops == ("max",) and self.falling)
         return (
             serves and self.kind == VALUES and self.values == 1 and not (self.texts or self.levels)
@@ -363,9 +361,7 @@ class Layout(NamedTuple):
 
     @property
     def compared(self) -> int | None:
-        """The number of words of a row that the rules determine, None for all: ranks depend on
-        the history.
-        """
+        """How many words of a row the rules determine, None for all: ranks have a history."""
         return self.visible if self.kind == RANKED else None
 
 
@@ -406,9 +402,7 @@ def _why_not_null(predicate: Predicate) -> str:
 
 
 def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
-    """Return the layout of a view, given all rules that write it.  Raises ConstructError,
-    AggregateError.
-    """
+    """Return the layout of a view, given its rules.  Raises ConstructError, AggregateError."""
     return _checked(predicate, _layout(predicate, writers))
 
 
@@ -423,9 +417,7 @@ def ranked_layout(predicate: Predicate, rules: list[Rule]) -> Layout:
 
 
 def _checked(predicate: Predicate, layout: Layout) -> Layout:
-    """Return the layout.  Raises ConstructError, with the predicate's place, if its keys do not
-    fit a tree.
-    """
+    """Return the layout.  Raises ConstructError, with the place, if its keys do not fit a tree."""
     keys = max(layout.keys, layout.fold.state.spec.keys if layout.fold else 0)
     if keys > KEYS_MAX:
         if not is_made(predicate.name):

@@ -1,3 +1,1 @@
-"""The ways to evaluate a plan, a room each: fill it from scratch, and follow changes of what it
-reads.
-"""
+"""The ways to evaluate a plan, a room each: fill it, and follow changes of what it reads."""

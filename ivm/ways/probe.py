@@ -196,9 +196,7 @@ def _with_moves(plan: Plan, moved: tuple[int, ...], changed: Sequence[Delta]) ->
 
 @lru_cache(256)
 def prober(plan: Plan, moved: tuple[int, ...] = (), _number: int = 0) -> "Prober":
-    """Return the Prober of a plan, some of whose tries have `moved`, and a thread's number; it is
-    cached.
-    """
+    """Return the Prober of a plan, some of whose tries have `moved`, for a thread; it is cached."""
     return Prober(probes_of(plan, moved))
 
 

@@ -122,9 +122,7 @@ class Reach:
         )
 
     def encode(self, encode: Encode) -> None:
-        """Fill in the words of constants.  Those of texts are those of one transaction, so do
-        this in each.
-        """
+        """Fill in the words of constants, in each transaction: those of texts are its own."""
         for t in self._texts if self._known else range(len(self.tests)):
             self.conditions.tests[t] = _row(self.tests[t], encode)
         self._known = True

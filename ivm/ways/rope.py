@@ -222,9 +222,7 @@ def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, 
 def text_rows(
     context: Context, layout: Layout, name: str, fold: Fold, keys: np.ndarray
 ) -> np.ndarray:
-    """Return the rows int64[C, n] of a view of a concat's texts: those of the groups keys[K, n]
-    that exist.
-    """
+    """Return rows int64[C, n] of a view of a concat's texts: of the groups keys[K, n] there are."""
     texts = texts_of(context.txn, keys, name, fold)
     there = flags_of(texts.is_valid())
     words = context.encode.words("string", texts.drop_null())[None]

@@ -63,9 +63,7 @@ def apply(
     rows: np.ndarray,
     visible: int,
 ) -> list[Edits]:
-    """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises
-    RangeError.
-    """
+    """Edit a tree and its indices as `apply_indexed`; return their deltas. Raises RangeError."""
     tree = context.txn.tree(names[0])
     predicate = context.predicate(view_of_state(names[0]))
     try:
@@ -88,9 +86,7 @@ def _edits_to_sums(context: Context, tree: Tree, predicate: Predicate, rows: np.
 
 
 def change_state(context: Context, state: State, actions: np.ndarray, rows: np.ndarray) -> Edits:
-    """Edit a state, for the first of the aggregates that share it; return its delta, which all
-    of them use.
-    """
+    """Edit a state, for the first aggregate that shares it; return its delta, which all use."""
     if state.name not in context.state_changes:
         if state.kind == INVERTED:
             tree = context.txn.tree(state.name)
@@ -155,9 +151,7 @@ def note_change(context: Context, name: str, deltas: Mapping[Index, Delta]) -> N
 
 
 def check_rows(context: Context, name: str, change: Delta) -> None:
-    """Raise RangeError for a sum that its type cannot hold, FunctionConflictError for two values
-    of a key.
-    """
+    """Raise RangeError for a sum beyond its type, FunctionConflictError for a second value."""
     stored = context.installed.stored[name]
     if stored.layout.kind == SUM:
         inserted = change.rows[:, change.actions == INSERT]

@@ -193,9 +193,7 @@ class Missing:
 
 
 def _apart(sets: Sequence[Insertions], shared: set[Var]) -> Iterator[Insertions]:
-    """Yield sets of insertions with other names for the variables that several have, but for
-    `shared` ones.
-    """
+    """Yield sets of insertions with other names for shared variables, but for `shared` ones."""
     taken = {*shared}
     for goals in sets:
         new = sorted({*variables(*goals)} - shared, key=str)

@@ -1,6 +1,4 @@
-"""Why a row is in a view, or why it is not, in words and as data; and which edits changed a
-view's rows.
-"""
+"""Why a row is in a view, or is not, in words and as data; and which edits changed a view."""
 
 from __future__ import annotations
 

@@ -116,9 +116,7 @@ def write_backup(handle: Handle, out: IO[bytes], since: int | str | None) -> int
 
 
 def _base(handle: Handle, since: int | str, newest_version: int) -> Snapshot:
-    """Return a snapshot of the version that an increment continues from. Raises VersionError,
-    MissingError.
-    """
+    """Return a snapshot that an increment continues from. Raises VersionError, MissingError."""
     try:
         base = snapshot_at(handle, since)
     except VersionError as error:

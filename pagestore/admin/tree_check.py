@@ -163,9 +163,7 @@ class Walk:
             last = texts[-1:]
 
     def strings(self) -> None:
-        """Report the records with texts that are not UTF-8 in columns of strings; call
-        `dictionary` first.
-        """
+        """Report records with texts that are no UTF-8 in columns; call `dictionary` first."""
         for page, tree_id in [*self._done] if self._broken else ():
             strings = self._strings.get(tree_id)
             if (

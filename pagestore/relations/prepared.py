@@ -53,9 +53,7 @@ class Prepared:
     def __init__(
         self, begin: Callable[[], Any], edit: Callable[[Any, str, list[tuple[Any, ...]]], None]
     ) -> None:
-        """`begin` begins a transaction, and `edit` makes its edits of one kind, a method of a
-        relation.
-        """
+        """`begin` begins a transaction, `edit` makes edits of a kind, a method of a relation."""
         self._begin, self._edit = begin, edit
         self._edits: list[Edit] = []
 

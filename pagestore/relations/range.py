@@ -225,9 +225,7 @@ class Range(Frames):
         return read_batches(pages, tree, self._lo, self._hi, columns, rows)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow record batches of at most `rows` records (as `words`), in the schema's
-        column order.
-        """
+        """Yield Arrow record batches of at most `rows` records (as `words`), in schema order."""
         for batch in self.words(rows=rows):
             yield from self.record_batches(batch)
 

@@ -273,9 +273,7 @@ class Relation(Keyed):
         return _alone(out)
 
     def _find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the value words for the words of a key; None if it does not exist, or is out of
-        range.
-        """
+        """Return the value words for the words of a key; None if it is missing, or out of range."""
         if (self._lo or self._hi) and not self._holds(key):
             return None
         finder = self._source.finder(self.info.name)

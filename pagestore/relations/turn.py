@@ -8,8 +8,7 @@
                     ...                         is made, too; or `turn.refuse`: it is left to them
                 turn.take(all that is made)
 
-So all that waits is one version, with one sync (versions/offers.py). Edits of a call are those of
-an offer, of values that JSON keeps; the first says what the others are given to.
+An offer's edits are a call's (versions/offers.py); the first says what the others are given to.
 """
 
 from collections.abc import Sequence
@@ -29,19 +28,18 @@ CALL = ""  # stands for the name of a relation, which is never empty
 class Turn:
     """A thread's turn to write, for one transaction."""
 
-    # what came of the call, in bits, if another process has made it
-    outcome: int | None = None
+    outcome: int | None = None  # of the call, in bits, if another process has made it
+    _handle: Handle
+    _offers: Offers | None
     _taken: Sequence[Offered] = ()
 
     def __init__(self, store: Any, call: list[Edit], may: bool) -> None:
         """Take a store, and what is to be made; `may` says whether another process may do it."""
-        self._handle: Handle = store._handle
-        handle = self._handle
+        handle = self._handle = store._handle
         shared = handle.mode != "r" and handle.open and store._branch == MAIN
         offers = handle.committer.offers if shared else None
         has_place = offers and (offers.place or (not handle.is_alone() and offers.open()))
-        self._offers: Offers | None = offers if has_place else None
-        fits = may and len(call) <= PARTS_MAX
+        self._offers, fits = offers if has_place else None, may and len(call) <= PARTS_MAX
         self._writer = Writer(Offer(CALL, CALL, call, lambda: fits))
 
     def __enter__(self) -> Self:

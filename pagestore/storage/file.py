@@ -243,9 +243,7 @@ class File:
         return self._page_writer.words
 
     def wrote(self, ids: np.ndarray) -> None:
-        """Note that a kernel has written pages ids[n]. A file that records what is written
-        overrides this.
-        """
+        """Note that a kernel has written pages ids[n]; a file that records writes overrides it."""
 
     def fdatasync(self) -> None:
         """Return once all that was written is on the disk."""

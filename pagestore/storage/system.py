@@ -59,14 +59,10 @@ def _write_zeros(fd: int, begin: int, end: int) -> None:
 
 
 class FileEvents:
-    """Reports of the system (inotify) that a file was written to, by any process; `select` waits
-    for them.
-    """
+    """Reports of the system (inotify) that any process wrote to a file; `select` waits for them."""
 
     def __init__(self, path: str) -> None:
-        """Begin to watch. `reported` is False where the system allows no more watches, and
-        reports nothing.
-        """
+        """Begin to watch. `reported` is False where the system allows no more watches."""
         self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self.reported = (
             self._fd >= 0 and _libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY) >= 0
@@ -205,9 +201,7 @@ def process_start(pid: int) -> float:
 
 
 def describe_holders(path: Path, at: int) -> str:
-    """Describe the holders of a lock on byte `at`, for a message: each process, and whether it
-    is stopped.
-    """
+    """Describe for a message who holds a lock on byte `at`, and whether each is stopped."""
     return (
         " and ".join(map(_process, lock_holders(path, at))) or "a process that this user cannot see"
     )

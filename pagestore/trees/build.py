@@ -65,9 +65,7 @@ FINISH = TypedKernel(k_bulk.finish_level)
 
 
 class Built(NamedTuple):
-    """A tree, the entry of its root on the level above (key, page, folds, birth), and the
-    greatest key.
-    """
+    """A tree, the entry of its root a level above (key, page, folds, birth), the greatest key."""
 
     tree: Tree
     entry: tuple[int, ...]
@@ -150,9 +148,7 @@ def build(
 
 
 def _last_pages(pages: Pages, tree: Tree) -> list[int]:
-    """Return where the last page of each level begins in the map, the root first. Raises
-    CorruptionError.
-    """
+    """Return where the last page of each level begins, the root first. Raises CorruptionError."""
     spec, found = tree.spec, list[int]()
     for level in range(tree.height - 1, -1, -1):
         columns = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)

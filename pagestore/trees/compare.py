@@ -142,9 +142,7 @@ class Complement:
 
 
 def subset(pages: Pages, whole: Tree, part_pages: Pages, part: Tree) -> bool:
-    """Return whether every key of `part` is in `whole`. O(part log whole), a merge where they
-    are dense.
-    """
+    """Return whether every key of `part` is in `whole`. O(part log whole), or a merge."""
     keys = part.spec.keys
     batches = read_batches(part_pages, part, columns=tuple(range(keys))) if part.root else ()
     return all(bool(get(pages, whole, batch)[0].all()) for batch in batches)

@@ -1,6 +1,4 @@
-"""Scratch arrays of the kernels, kept for each thread so that a small batch or a look-up
-allocates nothing.
-"""
+"""Scratch arrays of the kernels, kept for each thread so that a look-up allocates nothing."""
 
 import threading
 

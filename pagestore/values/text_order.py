@@ -141,9 +141,7 @@ class TextSearch:
         return int(place) if self._readable(place) else None
 
     def _readable(self, status: int) -> bool:
-        """Return whether a kernel succeeded; False at a long text. Raises CorruptionError for a
-        bad page.
-        """
+        """Return whether a kernel succeeded; False at a long text. Raises CorruptionError."""
         return status >= 0 or (status != UNREADABLE and checked(status, self.texts.spec) >= 0)
 
 

@@ -315,9 +315,7 @@ def _shape(
 
 
 def _fault(info: Info, hidden: bool) -> str | None:
-    """Why no transaction would have made a relation of this shape, or None; kernels rely on its
-    numbers.
-    """
+    """Why no transaction makes a relation of this shape, or None; kernels rely on it."""
     _, keys, values, scans = info.spec
     stored = info.schema.stored if info.schema else ()
     if info.hidden != hidden:

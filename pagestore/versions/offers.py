@@ -8,17 +8,9 @@ them. As long as it does, others leave the lock to it. They write their edits in
 a place of its own, and sleep. So many rows need one commit and one sync, and no process goes on
 from the commit of another, which takes longer than a commit.
 
-The memory decides nothing: the writer's lock and the store's file do.
-
-- An offer is taken by whoever holds the writer's lock. Before the commit's record is written, the
-  memory says which version, made at which time, will have the edits.
-- Once that commit is durable, the memory says so, and the process is woken.
-- A process that is not served takes the lock itself, so nobody takes its offer any more. One that
-  was not taken is withdrawn. Of one that was taken, the history of the store says whether that
-  version was made: so it does not matter at which step the other process died, or was stopped.
-- The version is kept until then: whoever drops versions looks which are waited for.
-- A place is its owner's as long as the lock of its byte is held. What a dead process has offered
-  is not taken, and what a crash of the system leaves of the memory has no owners.
+The memory decides nothing: the writer's lock and the store's file do (docs/format.md has the steps,
+docs/decisions/0059-edits-offered-to-other-processes.md why they are so). What others are to have is
+said before their commit can be found, and the version is kept until they know.
 
 The memory is a file in /dev/shm, named after the store's file. Where there is none, or it cannot be
 used, processes wait for the lock as with other edits.

@@ -321,9 +321,7 @@ def _byte_of(commit: Meta) -> int:
 
 @contextmanager
 def holding(file: File, at: int, kind: int = EXCLUSIVE) -> Iterator[None]:
-    """Hold the lock of a byte in the block, after waiting for it: that of the slots until a sync
-    has ended.
-    """
+    """Hold the lock of a byte in the block: that of the slots until a sync has ended."""
     try:
         file.lock_when_free(kind, at)
         yield

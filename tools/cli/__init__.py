@@ -1,3 +1,1 @@
-"""Shared by all commands: the table of commands, answers, progress, and files that are written
-atomically.
-"""
+"""Shared by all commands: their table, answers, progress, and files written atomically."""

@@ -1,6 +1,4 @@
-"""Arguments that every command has, and how answers are printed: for people, for programs, or
-not at all.
-"""
+"""Arguments that every command has, and how answers are printed: for people, for programs."""
 
 import argparse
 import json

@@ -1,6 +1,4 @@
-"""The examples that the help of commands ends with; those of `load` and `prepare` are in their
-own texts.
-"""
+"""The examples that the help of commands ends with; `load` and `prepare` have their own."""
 
 PAGESTORE = {
     "info": ["info shop.pages", "info shop.pages --json"],

@@ -1,6 +1,4 @@
-"""How LogiQL is coloured: a lexer of Pygments, which the documents and the shell use by the name
-`logiql`.
-"""
+"""How LogiQL is coloured: a lexer of Pygments, by the name `logiql` in documents and the shell."""
 
 from pygments.lexer import RegexLexer, words
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text

@@ -29,9 +29,7 @@ REPORT = 10.0  # seconds between two lines without a terminal
 
 
 class Progress:
-    """`with Progress("load") as progress: progress("3 of 7")` shows "load: 3 of 7" until the
-    block ends.
-    """
+    """`with Progress("load") as progress: progress("3 of 7")` shows that until the end."""
 
     def __init__(self, what: str, quiet: bool = False) -> None:
         self.what = what

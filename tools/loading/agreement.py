@@ -1,6 +1,4 @@
-"""Find the columns and types on which all files of some sources agree, given the types that are
-wanted.
-"""
+"""Find columns and types on which all files of some sources agree, given the types wanted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

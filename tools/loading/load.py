@@ -423,9 +423,7 @@ def _load_elements(
     memory: int,
     progress: Tell,
 ) -> None:
-    """Load the elements of lists into their relation, replacing those of rows that were changed
-    or deleted.
-    """
+    """Load the elements of lists into their relation, in place of those of rows that changed."""
     mode = report.mode
     if mode == APPEND and report.inserted < report.rows:
         there = counted(report.rows - report.inserted, "row")

@@ -1,6 +1,4 @@
-"""`pagestore rename FILE OLD NEW`: rename a relation and its lists; earlier versions keep the
-old name.
-"""
+"""`pagestore rename FILE OLD NEW`: rename a relation; earlier versions keep the old name."""
 
 import argparse
 

@@ -1,6 +1,4 @@
-"""`ivm studio FILE`: a page in the browser over a store, for this machine only, until Ctrl-C
-ends it.
-"""
+"""`ivm studio FILE`: a page in the browser over a store, for this machine, until Ctrl-C."""
 
 import argparse
 import secrets

@@ -1,6 +1,4 @@
-"""Spark, if it is installed: a local session, and the jobs that prepare raw tables and build
-relations.
-"""
+"""Spark, if it is installed: a local session, and jobs that prepare tables and build relations."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""`pagestore dump FILE -o OUT`: the content as one compressed stream, which every later release
-reads.
-"""
+"""`pagestore dump FILE -o OUT`: the content as a compressed stream that later releases read."""
 
 import argparse
 import sys

@@ -1,6 +1,4 @@
-"""`pagestore restore IN... FILE`: a new store from a dump, or from a full backup and its
-increments.
-"""
+"""`pagestore restore IN... FILE`: a new store from a dump, or a full backup and increments."""
 
 import argparse
 import os

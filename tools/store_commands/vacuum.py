@@ -1,6 +1,4 @@
-"""`pagestore vacuum FILE [--keep N] [--dry-run]`: drop old versions and unused texts, and cut
-the file.
-"""
+"""`pagestore vacuum FILE [--keep N] [--dry-run]`: drop old versions and texts, cut the file."""
 
 import argparse
 

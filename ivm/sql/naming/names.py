@@ -1,6 +1,4 @@
-"""Names of columns that a query does not name: DuckDB's text of the expression, as `sum(a)` or
-`(a + 1)`.
-"""
+"""Names of columns that a query does not name: DuckDB's text of the expression, as `sum(a)`."""
 
 import re
 from itertools import takewhile

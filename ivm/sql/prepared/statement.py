@@ -133,9 +133,7 @@ class PreparedTransaction:
 
 
 class Call(NamedTuple):
-    """Lists of parameters for a transaction of some statements, which another process may have
-    `offered`.
-    """
+    """Lists of parameters for some statements, which another process may have `offered`."""
 
     dialect: str
     texts: Sequence[str]
@@ -155,20 +153,19 @@ def run_in_turn(statements: Any, texts: Sequence[str], dialect: str, rows: list[
     """
     if not rows:
         return []
-    own, host = Call(dialect, texts, rows), statements.host
+    call, host = Call(dialect, texts, rows), statements.host
     given = all(type(row) in (list, tuple) for row in rows)
+    edits = call.edits if given else []
     for may_take in (True, False):
         offered = list[Offered]()
         try:
-            with Turn(
-                host.store, own.edits if given else [], given and host._maintainer.is_quiet
-            ) as turn:
+            with Turn(host.store, edits, given and host._maintainer.is_quiet) as turn:
                 if turn.outcome is not None:
                     return [bool(turn.outcome >> n & 2) for n in range(len(rows))]
                 with host.transaction() as txn:
                     runner = statements.within(txn)
                     offered = turn.calls() if may_take else []
-                    made = _run_calls(runner, txn, turn, [own, *map(_call_of, offered)])
+                    made = _run_calls(runner, txn, turn, [call, *map(_call_of, offered)])
             return made
         except REFUSED:  # of whose edits is not known
             if not offered:
@@ -182,10 +179,8 @@ def _call_of(offered: Offered) -> Call:
 
 
 def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> list[bool]:
-    """Run calls in a transaction, those of the same statements at once; return what came of the
-    first.
-    """
-    own, taken = list[bool](), list[Offered]()
+    """Run calls in a transaction, those of the same statements at once; return the first's."""
+    first_made, taken = list[bool](), list[Offered]()
     while calls:
         first = calls[0]
         alike = [call for call in calls if call[:2] == first[:2]]
@@ -194,7 +189,7 @@ def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> 
         for call in alike:
             came = [*islice(made, len(call.rows))]
             if call.offered is None:
-                own = came or _run(runner, txn, call)
+                first_made = came or _run(runner, txn, call)
                 continue
             try:
                 with txn.savepoint():
@@ -202,10 +197,10 @@ def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> 
             except (IvmError, PagestoreError):  # its own process says what is wrong
                 turn.refuse(call.offered)
                 continue
-            outcome = 1 + sum(2 << n for n, one in enumerate(came) if one)
+            outcome = 1 + sum(2 << n for n, is_made in enumerate(came) if is_made)
             taken.append(call.offered._replace(outcome=outcome))
     turn.take(taken)
-    return own
+    return first_made
 
 
 def _run(runner: Any, txn: Transaction, call: Call) -> list[bool]:

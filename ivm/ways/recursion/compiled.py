@@ -381,9 +381,7 @@ class CompiledStratum:
         return kernel.StrataTrees(old, new, self._placed)
 
     def _edits(self) -> Iterator[tuple[str, Edits]]:
-        """Yield the edits of each view that has changed, by which its tree has its facts with
-        their ranks.
-        """
+        """Yield the edits of each changed view, by which its tree has its facts with ranks."""
         for v, facts in self._by_view():
             old = facts[:, kernel.OLD]
             now = np.where(facts[:, kernel.FATE] == kernel.STANDS, facts[:, kernel.RANK], -1)
@@ -455,9 +453,7 @@ NONE = np.empty((0, 0), np.int64)
 
 
 def _copies(installed: Installed, rule: InstalledRule, plan: Plan) -> bool:
-    """Return whether the only head of a rule copies columns of a plan's bindings, and the plan
-    has probes.
-    """
+    """Return whether a rule's only head copies columns of bindings, and the plan has probes."""
     return bool(
         plan.way.upkeep is Upkeep.PROBE
         and not plan.filters

@@ -395,9 +395,7 @@ class Body:
         return Derivations(words[:keys], cost, self._order(facts, rows, which, rank), which)
 
     def read(self, rows: np.ndarray, which: np.ndarray) -> list[tuple[str, np.ndarray]]:
-        """Return (view, keys) of the stratum's facts in the bindings `which` of rows[C, n], for
-        each atom.
-        """
+        """Return (view, keys) of the stratum's facts in bindings `which` of rows[C, n], by atom."""
         return [(name, rows[columns][:, which]) for name, columns in self.own]
 
     def standing(self, facts: Facts, rows: np.ndarray) -> np.ndarray:

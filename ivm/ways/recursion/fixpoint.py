@@ -553,9 +553,7 @@ class Fixpoint:
         return batches
 
     def _return(self, suspended: Keys, below: Mapping[Index, Tree]) -> Keys:
-        """Restore suspended facts that derive from unsuspended ones, with new orders, and erase
-        the others.
-        """
+        """Restore suspended facts that derive from others, with new orders, and erase the rest."""
         parts = [
             (name, self._ordered(derivations))
             for name, keys in suspended.items()

@@ -265,9 +265,7 @@ class FlatBodies:
         return n == len(atom.columns), n, relations_first and atom.predicate not in self.names
 
     def _list_few(self, listed: Sequence[tuple[str, list[int]]]) -> bool:
-        """Return whether atoms, looked up by some columns, are of relations and list few rows
-        for a fact.
-        """
+        """Return whether atoms, looked up by columns, are relations that list few rows a fact."""
         rows = 1.0
         for predicate, bound in listed:
             if predicate in self.names:
@@ -279,9 +277,7 @@ class FlatBodies:
         return rows <= FAN_OUT_MAX
 
     def _taken(self, atom: Atom, bound: set[int]) -> tuple[int, int]:
-        """Return where in `lists` the columns are that give variables their values, and how many
-        there are.
-        """
+        """Return where in `lists` the columns are that give variables values, and how many."""
         words: list[int] = []
         seen: set[int] = set()
         for column, variable in sorted(atom.columns.items()):

@@ -435,9 +435,7 @@ class SharedRounds:
         return kernel.DONE
 
     def _own_dense(self, facts: kernel.Facts) -> list[np.ndarray]:
-        """Return each thread's table of numbered facts; all share one unless it is written in
-        `propose`.
-        """
+        """Return each thread's table of numbered facts; all share one if `propose` writes none."""
         progress = self._run.progress
         if progress[kernel.FOLD] or not progress[kernel.SPAN]:
             return [facts.dense] * self._threads

@@ -57,9 +57,7 @@ def fixpoint_of(
     threads: int,
     limits: Limits,
 ) -> Fixpoint:
-    """Return the Fixpoint of a recursive stratum in one transaction, of the class that its
-    aggregates need.
-    """
+    """Return the Fixpoint of a recursive stratum in a transaction, of the class it needs."""
     aggregate = stratum.rules[0].definition.aggregate
     kind = Joined if aggregate and is_semilattice(aggregate.op) else Fixpoint
     return kind(txn, installed, stratum, encode, threads, limits)

@@ -1,6 +1,4 @@
-"""SCRAM-SHA-256 (RFC 5802, RFC 7677): a client proves that it knows the password, and never says
-it.
-"""
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677): a client proves that it knows the password, unsaid."""
 
 import base64
 import hashlib

@@ -1,6 +1,4 @@
-"""Listens, and gives each client a thread and a session, after TLS and a password where these are
-wanted.
-"""
+"""Listens, and gives each client a thread and a session, after TLS and a password if wanted."""
 
 import secrets
 import select

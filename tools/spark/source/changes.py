@@ -101,9 +101,7 @@ def commits_requested(store: Store, options: Options, newest: int) -> list[Commi
 
 
 def commits_after(store: Store, version: int, newest: int, options: Options) -> list[Commit]:
-    """Return the commits of the branch after a version, up to `newest`, oldest first. Raises
-    VersionError.
-    """
+    """Return the branch's commits after a version, to `newest`, in order. Raises VersionError."""
     infos = _versions_since(store, options.text("branch", MAIN) or MAIN, version + 1)
     return chain(store, [info for info in infos if info.version <= newest], version + 1, options)
 
