@@ -42,7 +42,9 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class Stopped(Exception):
-    """The result of a task is not wanted: another one failed, somebody left or it took long."""
+    """The result of a task is not wanted: another of its group failed, somebody left or it took
+    too long.
+    """
 
 
 def refuse_stopped() -> None:

@@ -1,4 +1,6 @@
-"""Machine code on the disk: numba's cache, in a folder named by a hash of kernel sources."""
+"""Machine code on the disk: numba's cache, in the folder that is named by a hash of all kernel
+sources.
+"""
 
 import logging
 import os
