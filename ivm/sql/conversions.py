@@ -90,13 +90,18 @@ def _always_fits(own: SqlType, type_: SqlType) -> bool:
 
 
 def _converted(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool | None) -> Typed:
+    own, null = value.type, is_null_constant(value)
+    if type_.is_nested and own in (VARCHAR, JSON) and not null:
+        shape = Lit(json.dumps(_shape(type_)), "string")
+        how = [] if own == JSON else [Lit(int(bool(tried)), "int64")]
+        read = call("list:of_json" if own == JSON else "list:read", value.term, shape, *how)
+        return convert(Typed(read, _of_texts(type_), True), type_, node, tried)
     if (
         isinstance(value.term, Lit)
-        and not value.type.is_nested
-        and (value.type != JSON or type_ in (VARCHAR, JSON))
+        and (null or not (own.is_nested or type_.is_nested))
+        and (own != JSON or type_ in (VARCHAR, JSON))
     ):
         return converted(value, type_, node)
-    own = value.type
     if own == type_:
         return value
     if own == NULL:  # as a column of a subquery that is null throughout
@@ -118,6 +123,22 @@ def _converted(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool 
         )
     term = value.term if _is_alike(own, type_) else _conversion(value, type_, node)
     return Typed(fitted(term, own, type_), type_, value.nullable)
+
+
+def _shape(type_: SqlType) -> object:
+    """Return of what a nested type has values, as list:read takes it; None for any other."""
+    if type_.name == "STRUCT":
+        return [type_.name, {name: _shape(one) for name, one in type_.fields}]
+    of = [type_.element] if type_.element else [one for _, one in type_.fields]
+    return [type_.name, *map(_shape, of)] if of else None
+
+
+def _of_texts(type_: SqlType) -> SqlType:
+    """Return a nested type with texts in place of its values that are not nested."""
+    if type_.element is not None:
+        return list_of(_of_texts(type_.element))
+    fields = tuple((name, _of_texts(one)) for name, one in type_.fields)
+    return type_._replace(fields=fields) if fields else VARCHAR
 
 
 def refuse_other_zones(node: exp.Expr | None) -> None:

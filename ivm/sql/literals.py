@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Callable
@@ -79,9 +78,8 @@ def constant(node: exp.Expr) -> Typed | None:
             return number(f"-{node.this.this}", node)
         case exp.Cast() if not isinstance(node, exp.TryCast):
             inner, type_ = constant(node.this), sql_type(node.to)
-            return (
-                converted(inner, type_, node) if inner is not None and type_ != INTERVAL else None
-            )
+            known = inner is not None and type_ != INTERVAL and not type_.is_nested
+            return converted(inner, type_, node) if inner is not None and known else None
     return None
 
 
@@ -140,8 +138,6 @@ def _converted(value: object, type_: SqlType) -> Value:
         return shown(value)
     if type_.words:
         return type_.words[type_.words.index(value)]  # ValueError for a number, too
-    if type_.is_nested:
-        return _listed(shown(value))
     if type_ == BLOB:
         return value if isinstance(value, bytes) else _bytes(shown(value))
     if isinstance(value, str) and type_ in _READERS:
@@ -202,12 +198,6 @@ def _float(value: object, type_: SqlType) -> float:
     if isinf(single) and not isinf(found) and not isinstance(given, str):
         raise ValueError
     return single
-
-
-def _listed(text: str) -> str:
-    if not isinstance(json.loads(text), list):
-        raise ValueError
-    return text.strip()[1:-1]
 
 
 def list_items(text: str) -> list[str | None] | None:

@@ -3,6 +3,6 @@
 The functions of terms are known once the files that define them are imported here.
 """
 
-from ivm.terms import datetimes, decimals, dialects, lists, members, numbers, postgres, texts
+from ivm.terms import datetimes, decimals, dialects, members, nested, numbers, postgres, texts
 
-__all__ = ["datetimes", "decimals", "dialects", "lists", "members", "numbers", "postgres", "texts"]
+__all__ = ["datetimes", "decimals", "dialects", "members", "nested", "numbers", "postgres", "texts"]

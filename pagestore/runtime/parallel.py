@@ -42,9 +42,7 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class Stopped(Exception):
-    """The result of a task is not wanted: another of its group failed, somebody left or it took
-    too long.
-    """
+    """A task's result is not wanted: another of its group failed, somebody left, time ran out."""
 
 
 def refuse_stopped() -> None:

@@ -23,6 +23,7 @@ from ivm.sql.edits.target import Places, Target, is_default, row_at
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
 from ivm.sql.queries.constants import COMPUTED_MAX
+from ivm.sql.types import NULL
 
 EXCLUDED = "excluded"  # how SQL names the rows that were not inserted
 
@@ -89,7 +90,7 @@ def _value(target: Target, node: exp.Expr, place: int, computed: Iterator[int]) 
     while isinstance(inner, exp.Paren):
         inner = inner.this
     value = constant(inner)
-    if value is not None:
+    if value is not None and not (column.type.is_nested and value.type != NULL):
         return target.constant(value, place, node)
     if next(computed) > COMPUTED_MAX:
         raise SqlError(

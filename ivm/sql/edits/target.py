@@ -145,7 +145,8 @@ class Target:
         if not saved or not saved["default"]:
             return None
         default = default_node(saved["default"], self._moment)
-        return default if constant(default) is None else None
+        computed = constant(default) is None or self.columns[place].type.is_nested
+        return default if computed else None
 
     def _saved(self, place: int) -> dict[str, Any] | None:
         """Return what CREATE TABLE said of a column."""

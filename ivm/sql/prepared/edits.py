@@ -33,7 +33,7 @@ from ivm.sql.prepared.cache import Kinds, Statement
 from ivm.sql.prepared.rows import is_any_there, rows_at, unchanged_catalog
 from ivm.sql.rules import Column
 from ivm.sql.terms import Lit, Typed
-from ivm.sql.types import BOOLEAN, DATE, DOUBLE, VARCHAR, SqlType
+from ivm.sql.types import BOOLEAN, DATE, DOUBLE, NULL, VARCHAR, SqlType
 from pagestore.errors import PagestoreError
 from pagestore.host import WORD_MAX
 
@@ -342,6 +342,8 @@ def _converted(value: Any, type_: SqlType) -> Any:
 
 def of_column(value: Typed, type_: SqlType) -> Any:
     """Return a constant as a column of a type stores it.  Raises SqlError if it has no value there."""
+    if type_.is_nested and value.type != NULL:
+        raise Unusual
     found = converted(value, type_, None).term
     assert isinstance(found, Lit)
     return found.value

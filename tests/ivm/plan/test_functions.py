@@ -273,6 +273,8 @@ CASES = [
     ('list:column["[\\"p\\",1],[\\"q\\",2]", k - 1]', '"p","q"', "1,2"),
     ('list:flat["[1,2],null,[3]"]', "1,2,3", "1,2,3"),
     ('list:pairs["1,2", "3,null"]', "[1,3],[2,null]", "[1,3],[2,null]"),
+    ('list:read["[a, [b, NULL]]", "[\\"LIST\\", null]", 0]', '"a","[b, NULL]"', '"a","[b, NULL]"'),
+    ('list:of_json["{\\"b\\": [1]}", "[\\"STRUCT\\", {\\"b\\": null}]"]', '"[1]"', '"[1]"'),
     ('list:overlaid["[1,3],[2,4]", "[2,5],[6,7]"]', "[1,3],[2,5],[6,7]", "[1,3],[2,5],[6,7]"),
     (
         'list:each["7,null", "[\\"string:concat\\", \\"x\\", {\\"string\\": \\"0\\"}]"]',
@@ -361,6 +363,8 @@ FAILING = [  # terms whose arguments are of another form than the function takes
     'list:fold["\\"x\\"", "sum", "numbers"]',
     'list:sort["1,\\"x\\"", "words"]',
     "list:flat[string[k]]",
+    'list:read["[a", "[\\"LIST\\", null]", 1]',
+    'list:of_json["null", "[\\"LIST\\", null]"]',
     'list:pairs["1,1", "2,3"]',
     'list:pairs["null", "2"]',
     'list:pairs["1", "2,3"]',

@@ -2,7 +2,7 @@
 columns, equal to what DuckDB gives, and refused where it refuses.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -72,6 +72,31 @@ TEXTS = (
     "é",
     "1",
 )
+SHOWN = {
+    "INTEGER[]": (
+        "[1, 2]", " [ 1 , 2.6 ] ", "[]", "[ ]", "[1,]", "[1, x]", "[1, 2", "1, 2]", "[1] 2", "x", "",
+        "[NULL, null, '7']", "[[1]]",
+    ),
+    "VARCHAR[]": (
+        "[a, b c, \"d, e\", NULL, '', 'NULL']", "[a,,b]", "[,]", "['a'b]", "['a\\'b', \"x\\\\y\"]", "[a']",
+        "[(a, b), {c: d}]", "[a]]",
+        "[a}, 'q' ]", "[(]", "[a\\ b]",
+    ),
+    "INTEGER[][]": ("[[1, 2], [], NULL, [NULL]]", "[1]", "[[x]]"),
+    "DECIMAL(5,2)[]": ("[1.005, -2]", "[1000]"),
+    "DATE[]": ("[2024-02-29, '2024-1-5']", "[2024-02-30]"),
+    "STRUCT(a INTEGER, b VARCHAR)": (
+        "{a: 1, b: x}", "{'b': \"x, y\", \"a\": 2}", "{a: 1}", "{}", "{c: 1}", "{A: 1}", "{a: 1, a: 2}",
+        "(1, x y)", "(1)", "(1,)", "()",
+        "(1, 2, 3)", "{a: x}", "{a: 1, b: }", "{b: p:q}", "{a}", "{a: 1,}", "{b: {c: [1, 2]}}", "[1]", "x",
+    ),
+    "STRUCT(a INTEGER[], b STRUCT(c VARCHAR))[]": ("[{a: [1, 2], b: {c: x}}, {b: (y)}, NULL]",),
+    "MAP(VARCHAR, INTEGER)": (
+        "{k=1, l = 2}", "{'k'=1}", "{}", "{k: 1}", "{k=}", "{k=x}", "{k=1, k=2}", "{NULL=1}", "{a b=NULL}",
+        "{=1}", "{k}", "k=1",
+    ),
+    "MAP(INTEGER, VARCHAR[])": ("{1=[a, b], 2=[]}", "{x=[]}"),
+}  # fmt: skip
 CALLS = [
     "map(k, l)", "map(l, k)", "map([1, 1], [2, 3])", "map([1], [1, 2])", "map(NULL, [1])", "map([], [])", "map()",
     "MAP {'a': 1, 'a': 2}", "MAP {id: l, 7: []}", "map_from_entries(e)", "map_entries(m)", "map_keys(m)",
@@ -140,6 +165,44 @@ def test_a_cast_of_a_column_gives_what_duckdb_gives(both: Both) -> None:
             differ.append(_differs(both, f"SELECT id, {cast}(v AS {type_}) AS w FROM c{number}"))
         differ.append(_differs(both, f"SELECT * FROM c{number}"))
     assert [one for one in differ if one] == []
+
+
+@pytest.mark.parametrize("type_", SHOWN)
+def test_a_text_is_read_as_duckdb_reads_it(both: Both, type_: str) -> None:
+    """As a constant, in a column, under TRY_CAST, and where a column of the type is given it."""
+    both.run("CREATE TABLE shown (id INTEGER PRIMARY KEY, s VARCHAR)")
+    both.run(f"CREATE TABLE given (id INTEGER PRIMARY KEY, v {type_})")
+    differ, quoted = [], [one.replace("'", "''") for one in SHOWN[type_]]
+    for place, text in enumerate(quoted):
+        both.run(f"INSERT INTO shown VALUES ({place}, '{text}')")
+        differ.append(_differs(both, f"SELECT TRY_CAST('{text}' AS {type_}) AS v"))
+        differ.append(_differs(both, f"SELECT CAST('{text}' AS {type_}) AS v"))
+        differ.append(
+            _differs(both, f"SELECT CAST(s AS {type_}) AS v FROM shown WHERE id = {place}")
+        )
+        sides = [both.duck.execute, both.workspace.sql]
+        if (
+            differ[-1] == ""
+            and len(
+                {
+                    _is_refused(side, f"INSERT INTO given VALUES ({place}, '{text}')")
+                    for side in sides
+                }
+            )
+            > 1
+        ):
+            differ.append(f"INSERT of {text}")
+    differ.append(_differs(both, f"SELECT id, TRY_CAST(s AS {type_}) AS v FROM shown"))
+    differ.append(_differs(both, "SELECT * FROM given"))
+    assert [one for one in differ if one] == []
+
+
+def _is_refused(run: Callable[[str], object], statement: str) -> bool:
+    try:
+        run(statement)
+    except (duckdb.Error, ivm.IvmError):
+        return True
+    return False
 
 
 def test_functions_of_lists_and_maps_give_what_duckdb_gives(both: Both) -> None:
