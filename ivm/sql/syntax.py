@@ -261,6 +261,10 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
 
     class Checked(base):  # type: ignore[misc, valid-type]
         PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = placeholders(base)
+        PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            **base.PRIMARY_PARSERS,
+            TokenType.BYTE_STRING: lambda _, token: exp.Literal.string(token.text),  # E'...'
+        }
         HISTORICAL_DATA_KIND: ClassVar[set[str]] = {*base.HISTORICAL_DATA_KIND, "BRANCH"}
 
         def _parse_statement(self) -> exp.Expr | None:

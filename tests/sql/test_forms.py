@@ -148,6 +148,10 @@ FORMS = {
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3), q(m) AS (SELECT n FROM r UNION "
         "ALL SELECT m * 2 FROM q WHERE m < 10) SELECT m FROM q",
     ],
+    "texts with escapes": [
+        r"SELECT E'a\nb''c\'d\\e' AS z, e'\t' || s AS y FROM t",
+        r"SELECT string_agg(s, E'\n' ORDER BY id) AS z, max(regexp_replace(s, E'\\w', '-')) AS y FROM t",
+    ],
     "alternatives beyond the type of the others": [
         *(
             f"SELECT k, {value} AS z FROM b"
@@ -378,6 +382,11 @@ def test_a_form_is_kept_as_duckdb_answers_it(form: str, tmp_path: Path) -> None:
         for edit in EDITS:
             both.run(edit)
             both.compare()
+
+
+def test_postgres_reads_texts_with_escapes() -> None:
+    with ivm.open(":memory:") as workspace:
+        assert [*workspace.sql(r"SELECT E'a\tb\'' AS v", dialect="postgres")] == [("a\tb'",)]
 
 
 def test_what_is_distinct_is_ordered_by_what_is_selected(tmp_path: Path) -> None:
