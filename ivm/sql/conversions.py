@@ -128,8 +128,8 @@ def _converted(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool 
 def _shape(type_: SqlType) -> object:
     """Return of what a nested type has values, as list:read takes it; None for any other."""
     if type_.name == "STRUCT":
-        return [type_.name, {name: _shape(one) for name, one in type_.fields}]
-    of = [type_.element] if type_.element else [one for _, one in type_.fields]
+        return [type_.name, {name: _shape(of) for name, of in type_.fields}]
+    of = [type_.element] if type_.element else [of for _, of in type_.fields]
     return [type_.name, *map(_shape, of)] if of else None
 
 
@@ -137,7 +137,7 @@ def _of_texts(type_: SqlType) -> SqlType:
     """Return a nested type with texts in place of its values that are not nested."""
     if type_.element is not None:
         return list_of(_of_texts(type_.element))
-    fields = tuple((name, _of_texts(one)) for name, one in type_.fields)
+    fields = tuple((name, _of_texts(of)) for name, of in type_.fields)
     return type_._replace(fields=fields) if fields else VARCHAR
 
 

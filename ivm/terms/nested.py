@@ -25,17 +25,17 @@ def _split(text: str, brackets: str, between: str = "") -> list[str | None]:
     text = text.strip(WHITE)
     if len(text) < 2 or text[0] + text[-1] != brackets:
         raise ValueError
-    inner, found, end = text[1:-1].strip(WHITE), list[str | None](), between or ","
+    inner, texts, end = text[1:-1].strip(WHITE), list[str | None](), between or ","
     inner = inner.removesuffix(",") if brackets == "()" else inner
     parts, open_, blanks, plain = list[str](), list[str](), "", True
     for token in [*TOKEN.findall(inner), ","] if inner else ():
         if token in ('"', "'") or (
-            token == brackets[1] and not open_ and (end == "," or not (found or parts))
+            token == brackets[1] and not open_ and (end == "," or not (texts or parts))
         ):
             raise ValueError
         if not open_ and token == end:
             whole = "".join(parts)
-            found.append(None if plain and whole.upper() == "NULL" else whole)
+            texts.append(None if plain and whole.upper() == "NULL" else whole)
             end = between if end == "," and between else ","
             parts, blanks, plain = [], "", True
         elif not open_ and token.isspace():
@@ -52,13 +52,13 @@ def _split(text: str, brackets: str, between: str = "") -> list[str | None]:
             blanks = ""
     if parts or open_:
         raise ValueError
-    return found
+    return texts
 
 
 def _pairs(text: str, between: str) -> dict[str | None, str | None]:
-    found = _split(text, "{}", between)
-    pairs = dict(zip(found[::2], found[1::2], strict=True))
-    if None in pairs or len(pairs) * 2 < len(found):
+    texts = _split(text, "{}", between)
+    pairs = dict(zip(texts[::2], texts[1::2], strict=True))
+    if None in pairs or len(pairs) * 2 < len(texts):
         raise ValueError
     return pairs
 
@@ -75,7 +75,7 @@ def _read(text: str | None, shape: Any, tried: bool) -> Any:
 def _values(text: str, shape: Any, tried: bool) -> list[Any]:
     kind, of, *values = shape
     if kind == "LIST":
-        return [_read(one, of, tried) for one in _split(text, "[]")]
+        return [_read(item, of, tried) for item in _split(text, "[]")]
     if kind == "MAP":
         return [
             [_read(k, of, tried), _read(v, values[0], tried)] for k, v in _pairs(text, "=").items()
@@ -93,11 +93,11 @@ def _of_json(value: Any, shape: Any) -> Any:
         return value if value is None or isinstance(value, str) else shown_json(value)
     kind, of, *values = shape
     if isinstance(value, list) and kind == "LIST":
-        return [_of_json(one, of) for one in value]
+        return [_of_json(item, of) for item in value]
     if not isinstance(value, dict) or kind == "LIST":
         raise ValueError
     if kind == "MAP":
-        return [[name, _of_json(one, values[0])] for name, one in value.items()]
+        return [[name, _of_json(item, values[0])] for name, item in value.items()]
     return [_of_json(value.get(name), inner) for name, inner in of.items()]
 
 

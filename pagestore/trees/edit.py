@@ -689,9 +689,7 @@ class EditQueues:
         return self._waiting[g, 0, :n].copy(), self._waiting[g, 1 : 1 + columns, :n].copy()
 
     def changes(self, t: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the delta of tree t, as numbered through all queues: actions int64[n], rows
-        int64[C, n].
-        """
+        """Return tree t's delta, as numbered in all queues: actions int64[n], rows int64[C, n]."""
         block = self._deltas[t, : 1 + self._specs[t].columns, : self._changed[t]].copy()
         return block[0], block[1:]
 
