@@ -173,9 +173,7 @@ class Slices:
     def _ranges(
         self, values: Sequence[np.ndarray]
     ) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
-        """Return the least and the greatest value of each column, int64[m]; MAX and MIN where
-        there is none.
-        """
+        """Return the least and greatest value of each column, int64[m]; MAX and MIN for none."""
         m = len(values[0])
         low = {c: np.full(m, WORD_MIN) for c in self._ranged}
         high = {c: np.full(m, WORD_MAX) for c in self._ranged}

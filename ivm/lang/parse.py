@@ -164,9 +164,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return int(token)
 
     def check_length(self, token: Token) -> None:
-        """Raise RuleTypeError for a number of more than LITERAL_MAX digits; Python limits their
-        length, too.
-        """
+        """RuleTypeError for a number of more than LITERAL_MAX digits; Python has a limit, too."""
         if len(token) > LITERAL_MAX:
             reason = f"a number of {len(token):,} digits: no type holds it, and {LITERAL_MAX:,} are the most read"
             raise RuleTypeError(self.at(token), reason)

@@ -186,9 +186,7 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
 
 
 def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Sort the rules so that each follows all rules of the views that it reads, except those of
-    its stratum.
-    """
+    """Sort the rules so that each follows those of the views it reads, but its stratum's."""
     return tuple(rule for stratum in strata_of(rules) for rule in stratum.rules)
 
 

@@ -156,9 +156,7 @@ class _Json:
         return Rows(self.file, self.problems, self.wanted, row).table(objects, fields)
 
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the file as blocks of lines; those that are not UTF-8 are empty, if bad rows are
-        put aside.
-        """
+        """Yield the file as blocks of lines, empty if not UTF-8 and bad rows are put aside."""
         for line, block in blocks_of(self.file, checked=not self._aside):
             if not self._aside or is_utf8(block):
                 mended = block

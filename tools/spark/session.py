@@ -175,9 +175,7 @@ class SparkCluster:
         keys: int,
         build: Callable[[Batches], Result],
     ) -> list[Result]:
-        """Return the result of `build` for each range of all arguments' rows int64[C, n],
-        ascending by key.
-        """
+        """Return the result of `build` for each range of all rows int64[C, n], ascending by key."""
         names = [f"c{i}" for i in range(columns)]
         schema = pa.schema([(name, pa.int64()) for name in names])
 
