@@ -131,10 +131,13 @@ def test_what_is_acknowledged_is_durable_and_syncs_are_shared(tmp_path, retain):
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_a_commit_that_gets_its_slot_while_another_writer_looks_is_seen(tmp_path, prepared):
+def test_a_commit_that_gets_its_slot_while_another_writer_looks_is_seen(
+    tmp_path, monkeypatch, prepared
+):
     """The slot is written, and the commit no longer shown, after the next writer has the lock,
     before it looks.
     """
+    monkeypatch.setattr(locks, "LOOK_AGAIN", 0.0)  # no writer goes on, however fast it is
     path, go = made(tmp_path / "s.pages"), threading.Event()
     with (
         pagestore.open(path, sync="commit") as first,
