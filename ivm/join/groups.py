@@ -200,7 +200,7 @@ def greatest(words: np.ndarray) -> int:
 def _codes(
     columns: np.ndarray | Sequence[np.ndarray], low: Sequence[int], spans: Sequence[int]
 ) -> np.ndarray:
-    """Return one number for each tuple of columns, with values from low[k] to low[k] + spans[k]."""
+    """Return one number for each tuple of columns, whose values are below spans[k] from low[k]."""
     codes = columns[0] - low[0] if low[0] or len(columns) > 1 else columns[0]
     for column, least, span in zip(columns[1:], low[1:], spans[1:], strict=True):
         codes *= span

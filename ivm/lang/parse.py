@@ -164,7 +164,9 @@ class Builder(Transformer[Token, list[Statement]]):
         return int(token)
 
     def check_length(self, token: Token) -> None:
-        """RuleTypeError for a number of more than LITERAL_MAX digits; Python has a limit, too."""
+        """Raise RuleTypeError for a number of more than LITERAL_MAX digits; Python limits their
+        length, too.
+        """
         if len(token) > LITERAL_MAX:
             reason = f"a number of {len(token):,} digits: no type holds it, and {LITERAL_MAX:,} are the most read"
             raise RuleTypeError(self.at(token), reason)
@@ -235,7 +237,9 @@ class Builder(Transformer[Token, list[Statement]]):
         return self.rule(meta, [parts[0], None])
 
     def demand(self, meta: Meta, parts: list[Any]) -> list[Statement]:
-        """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint."""
+        """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint; or
+        both in one.
+        """
         left, right = parts
         if (
             right is None

@@ -70,7 +70,9 @@ Folds = tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # aggregates with their 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(Placed):
-    """`agg<<result = op(terms) for groups>> item` in a body, with variables of its groups only."""
+    """`agg<<result = op(terms) for groups>> item` in a body, where other variables are those of
+    its groups.
+    """
 
     aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]
     item: "Formula"

@@ -152,7 +152,9 @@ class _OneRule:
         self._fresh = (Var(name) for n in count(1) if (name := f"nth{n}") not in taken_here)
 
     def conjunction(self, literals: Disjunct, around: Disjunct) -> Disjunct:
-        """Return a conjunction that lists nothing, where literals `around` hold.  SafetyError."""
+        """Return a conjunction that lists nothing, in which literals `around` hold too.  Raises
+        SafetyError.
+        """
         literals = tuple(made for x in literals for made in self._without_splits(x))
         waiting = [x for x in literals if isinstance(x, Atom) and is_list(x, self._taken)]
         literals_made = [x for x in literals if x not in waiting]
