@@ -320,7 +320,7 @@ def _written_alike(own: SqlType, wanted: SqlType) -> bool:
 
 
 def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:  # noqa: C901 - a line for each pair of types
-    term, own, _ = value
+    term, own = value.term, value.type
     if (
         own == VARCHAR
         and (name := "int" if type_.is_integer else KINDS[type_.name].reads)
@@ -444,10 +444,10 @@ def amount(interval: Typed) -> Term:
 def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     """Return the type of several values that are alternatives. Raises SqlError if there is none."""
     found = NULL
-    for one in values:
+    for one in sorted(values, key=lambda value: value.bare):
         text = one.type == VARCHAR and found not in (NULL, VARCHAR) and not found.words
-        whole = one.type.is_integer and found.is_integer and _fits(one, found)
-        if isinstance(one.term, Lit) and (text or whole):
+        whole = one.bare and found.is_integer and _fits(one, found)
+        if whole or (text and isinstance(one.term, Lit)):
             continue
         new = common(found, one.type)
         if new is None:

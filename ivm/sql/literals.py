@@ -79,7 +79,7 @@ def constant(node: exp.Expr) -> Typed | None:
         case exp.Cast() if not isinstance(node, exp.TryCast):
             inner, type_ = constant(node.this), sql_type(node.to)
             known = inner is not None and type_ != INTERVAL and not type_.is_nested
-            return converted(inner, type_, node) if inner is not None and known else None
+            return converted(inner._replace(bare=False), type_, node) if inner and known else None
     return None
 
 
@@ -109,7 +109,7 @@ def number(text: str, node: exp.Expr) -> Typed:
     if not -(2**63) <= value < 2**63:
         return Typed(Lit(Decimal(value), LONG.store), LONG, False)
     type_ = INTEGER if -(2**31) <= value < 2**31 else BIGINT
-    return Typed(Lit(value, "int64"), type_, False)
+    return Typed(Lit(value, "int64"), type_, False, bare=True)
 
 
 def converted(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:

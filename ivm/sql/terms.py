@@ -49,11 +49,14 @@ Term: TypeAlias = Var | Lit | Call
 
 
 class Typed(NamedTuple):
-    """A term, its type in SQL, and whether it may be null."""
+    """A term, its type in SQL, and whether it may be null; `bare` is a whole number that is written
+    without a type, which takes that of what stands beside it.
+    """
 
     term: Term
     type: SqlType
     nullable: bool
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,9 +147,7 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
     nullable = left.nullable or right.nullable
     if is_null_constant(left) or is_null_constant(right):
-        type_: SqlType | None = right.type if left.type == NULL else left.type
-        assert type_ is not None
-        return Typed(Lit(None, type_.store), type_, True)
+        return _null_beside(left, right)
     if operation == "*" and INTERVAL in (left.type, right.type):
         return times.multiplied(left, right, node)
     if operation != "*" and {left.type, right.type} & {INTERVAL, DATE, TIMESTAMP, TIMESTAMPTZ}:
@@ -184,6 +182,12 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     )
 
 
+def _null_beside(left: Typed, right: Typed) -> Typed:
+    """Return what an operation with a constant null gives: null, in the type of the other side."""
+    type_ = right.type if left.type == NULL else left.type
+    return Typed(Lit(None, type_.store), type_, True)
+
+
 def _in_type(term: Term, type_: SqlType) -> Term:
     """Return arithmetic without a value beyond its type; that of INTEGER has 64 bits, since the
     join seeks by it.
@@ -200,7 +204,7 @@ def _integer_type(left: Typed, right: Typed) -> SqlType:
     if left.type.wide or right.type.wide:
         return LONG
     for one, other in ((left, right), (right, left)):
-        if _is_constant_of(other.type, one.term) and not isinstance(other.term, Lit):
+        if one.bare and not other.bare and _is_constant_of(other.type, one.term):
             return other.type
     return added(left.type, right.type)
 
@@ -272,6 +276,11 @@ def _whole_divided(node: exp.Expr, value: Value) -> Typed:
     error if by zero.
     """
     left, right = value(node.this), value(node.expression)
+    if all(side.type == NULL or side.type.is_integer for side in (left, right)) and NULL in (
+        left.type,
+        right.type,
+    ):
+        return _null_beside(left, right)
     if not (left.type.is_integer and right.type.is_integer):
         return _divided(node, value)
     type_ = _integer_type(left, right)
@@ -284,6 +293,8 @@ def _whole_divided(node: exp.Expr, value: Value) -> Typed:
 
 def _remainder(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
+    if NULL in (left.type, right.type):
+        return _null_beside(left, right)
     nullable = left.nullable or right.nullable
     mixed = any(one.type.is_decimal and one.type.scale for one in (left, right)) and "HUGEINT" in (
         left.type.name,
@@ -596,8 +607,10 @@ def _bits(node: exp.Expr, value: Value) -> Typed:
     args = [value(node.this)] + (
         [value(node.expression)] if node.args.get("expression") is not None else []
     )
-    if any(not arg.type.is_integer or arg.type.wide for arg in args):
+    if any(arg.type != NULL and (arg.type.wide or not arg.type.is_integer) for arg in args):
         raise SqlError("operators of bits take integers of 64 bits", node)
+    if NULL in (args[0].type, args[-1].type):
+        return _null_beside(args[0], args[-1])
     type_ = _integer_type(*args) if len(args) > 1 else args[0].type
     nullable, terms = any(one.nullable for one in args), [one.term for one in args]
     if isinstance(node, exp.BitwiseLeftShift):
