@@ -444,7 +444,7 @@ def amount(interval: Typed) -> Term:
 def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     """Return the type of several values that are alternatives. Raises SqlError if there is none."""
     found = NULL
-    for one in sorted(values, key=lambda value: value.bare):
+    for one in sorted(values, key=_is_taken_later):
         text = one.type == VARCHAR and found not in (NULL, VARCHAR) and not found.words
         whole = one.bare and found.is_integer and _fits(one, found)
         if whole or (text and isinstance(one.term, Lit)):
@@ -456,6 +456,11 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
             )
         found = new
     return found
+
+
+def _is_taken_later(value: Typed) -> int:
+    """Return 0 for a value with a type of its own, 1 for a bare number, 2 for a constant text."""
+    return 2 if value.type == VARCHAR and isinstance(value.term, Lit) else int(value.bare)
 
 
 def _fits(one: Typed, type_: SqlType) -> bool:
