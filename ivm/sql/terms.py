@@ -50,7 +50,7 @@ Term: TypeAlias = Var | Lit | Call
 
 class Typed(NamedTuple):
     """A term, its type in SQL, and whether it may be null; `bare` is a whole number that is written
-    without a type, which takes that of what stands beside it.
+    without a type, which takes the type of the value that it is added to or compared with.
     """
 
     term: Term

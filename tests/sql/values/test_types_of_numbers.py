@@ -1,5 +1,5 @@
 """The type of an operation, and of one of several alternatives, for numbers of each type: DuckDB's,
-in which a number that is written without a type takes that of what stands beside it.
+in which a number that is written without a type takes that of the other one.
 """
 
 from __future__ import annotations
