@@ -446,7 +446,7 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     found = NULL
     for one in sorted(values, key=_is_taken_later):
         text = one.type == VARCHAR and found not in (NULL, VARCHAR) and not found.words
-        whole = one.bare and found.is_integer and _fits(one, found)
+        whole = one.bare and found.is_integer and is_constant_of(found, one.term)
         if whole or (text and isinstance(one.term, Lit)):
             continue
         new = common(found, one.type)
@@ -463,10 +463,12 @@ def _is_taken_later(value: Typed) -> int:
     return 2 if value.type == VARCHAR and isinstance(value.term, Lit) else int(value.bare)
 
 
-def _fits(one: Typed, type_: SqlType) -> bool:
-    """Return whether a value is a constant integer of a type, or of one without bounds."""
-    value, bounds = one.term.value if isinstance(one.term, Lit) else None, type_.range
-    return isinstance(value, int) and (not bounds or bounds[0] <= value <= bounds[1])
+def is_constant_of(type_: SqlType, term: Term) -> bool:
+    """Return whether a term is a constant whose value is one of a type of integers."""
+    if not isinstance(term, Lit) or not isinstance(term.value, int):
+        return False
+    least, most = type_.range or (Decimal(-(2**63)), Decimal(2**63 - 1))
+    return least <= term.value <= most
 
 
 def as_json(value: Typed, node: exp.Expr | None) -> Term:

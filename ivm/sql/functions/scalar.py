@@ -17,6 +17,7 @@ from ivm.sql.conversions import (
     convert,
     fitted,
     in_order,
+    is_constant_of,
     is_null_constant,
 )
 from ivm.sql.errors import SqlError, written
@@ -171,7 +172,7 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         and not type_.wide
     ):
         whole = _folded(operation, left.term.value, right.term.value)
-        if not _is_constant_of(type_, Lit(whole, "int64")):
+        if not is_constant_of(type_, Lit(whole, "int64")):
             raise NoValueError(f"{written(node)} has no value: {whole} is beyond {type_}", node)
         return Typed(Lit(whole, "int64"), type_, nullable)
     if type_.is_float and node.meta.get(dialects.RANGED):
@@ -204,17 +205,9 @@ def _integer_type(left: Typed, right: Typed) -> SqlType:
     if left.type.wide or right.type.wide:
         return LONG
     for one, other in ((left, right), (right, left)):
-        if one.bare and not other.bare and _is_constant_of(other.type, one.term):
+        if one.bare and not other.bare and is_constant_of(other.type, one.term):
             return other.type
     return added(left.type, right.type)
-
-
-def _is_constant_of(type_: SqlType, term: Term) -> bool:
-    """Return whether a term is a constant whose value is one of a type of integers."""
-    if not isinstance(term, Lit) or not isinstance(term.value, int):
-        return False
-    least, most = type_.range or (Decimal(-(2**63)), Decimal(2**63 - 1))
-    return least <= term.value <= most
 
 
 def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
@@ -276,13 +269,10 @@ def _whole_divided(node: exp.Expr, value: Value) -> Typed:
     error if by zero.
     """
     left, right = value(node.this), value(node.expression)
-    if all(side.type == NULL or side.type.is_integer for side in (left, right)) and NULL in (
-        left.type,
-        right.type,
-    ):
-        return _null_beside(left, right)
-    if not (left.type.is_integer and right.type.is_integer):
+    if not all(side.type == NULL or side.type.is_integer for side in (left, right)):
         return _divided(node, value)
+    if NULL in (left.type, right.type):
+        return _null_beside(left, right)
     type_ = _integer_type(left, right)
     # which rules refuse as a constant, even without rows
     if isinstance(right.term, Lit) and right.term.value == 0:
