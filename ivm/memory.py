@@ -312,7 +312,7 @@ def slices(count: int, passed: Callable[[], int]) -> Iterator[slice]:
 
 
 def exceeds_memory(size: int, always: int) -> bool:
-    """Return whether bytes are more than an evaluation may take; `always` may be taken."""
+    """Return whether bytes are more than an evaluation may take, which is `always` at least."""
     return size > always and size > memory_allowed()
 
 

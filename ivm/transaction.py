@@ -113,7 +113,7 @@ class Maintainer:
         accounted = self.accounts  # first, since this may use the same schedule
         txn.declare_maintained(HOST)
         erases, done = _only_erase(edits), None
-        if not (self.subscriptions or self.exceeding or self.regret.due):  # is_quiet, uncalled
+        if not (self.subscriptions or self.exceeding or self.regret.due):  # as `is_quiet`
             if erases:
                 with txn.following():
                     accounts, done = run_steps(txn, installed, edits, self._built_sizes.of)

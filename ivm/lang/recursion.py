@@ -112,7 +112,7 @@ def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
 
 
 def _without_auxiliary(rule: Rule, bodies: dict[str, Rule]) -> Rule:
-    """Inline an aggregate's auxiliary view: how often a value is derived does not matter."""
+    """Inline an aggregate's auxiliary view: a semilattice ignores how often a value is derived."""
     literal = rule.body[0][0]
     if isinstance(literal, Atom) and len(rule.body[0]) == 1:
         auxiliary = bodies.get(literal.predicate)

@@ -454,7 +454,7 @@ class Cells:
     # -- care
 
     def check(self) -> list[Violation]:
-        """Return the faults of all cells, and rows that one lacks. O(evaluating all rules)."""
+        """Return all cells' faults, and rows that only one of two has. O(evaluating all rules)."""
         with self._writing():
             self._recover()
             left = self._run.run(

@@ -267,7 +267,9 @@ def _sqlite_whole(text: str) -> int:
 
 
 def _truth(text: str) -> bool:
-    """Read a truth value as PostgreSQL does: by the first letters of its words, without blanks."""
+    """Read a truth value as PostgreSQL does: by the first letters of its words, without blanks
+    around them.
+    """
     word = text.strip(" \t\n\r\f\v").lower()
     for value, words in ((True, ("true", "yes", "on", "1")), (False, ("false", "no", "off", "0"))):
         if word and any(one.startswith(word) and (len(word) > 1 or one[0] != "o") for one in words):

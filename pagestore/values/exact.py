@@ -232,7 +232,7 @@ def _fails(attempt: Callable[[int, int], Any], start: int, end: int) -> bool:
 
 
 def _may_become(type_: Type, have: pa.DataType) -> bool:
-    """Return whether some values of an Arrow type are of a type; moments have a zone, or no side."""
+    """Return whether values of an Arrow type can be of a type; both have a zone, or neither has."""
     kind = kind_of(have)
     return kind == "null" or (kind in type_.kind.takes and (kind == "zoned") == bool(type_.zone))
 
