@@ -106,12 +106,11 @@ def loaded(duck: duckdb.DuckDBPyConnection, folder: Path) -> None:
             print(loaded_row(name, rows, *taken), flush=True)
         print(loaded_row("all", "", *total))
         other.execute("CHECKPOINT")
-    sizes = [
-        sum(part.stat().st_size for part in folder.glob(f"{path.name}*")) for path in (own, peer)
-    ]
-    print(
-        f"\n{sizes[0] / 1e6:.3g} MB beside DuckDB's {sizes[1] / 1e6:.3g}: {sizes[0] / sizes[1]:.3g} ×\n"
+    size, peers = (
+        sum(part.stat().st_size for part in folder.glob(f"{path.name}*")) / 1e6
+        for path in (own, peer)
     )
+    print(f"\n{size:.3g} MB beside DuckDB's {peers:.3g}: {size / peers:.3g} ×\n")
 
 
 def loaded_row(name: str, rows: int | str, own: float, peer: float) -> str:

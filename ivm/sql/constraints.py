@@ -262,8 +262,8 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
         column, their = table.columns[place], other.columns[found_place]
         if _kind(column.type) != _kind(their.type):
             raise SqlError(
-                f"{column.name} is {column.type}, and what it REFERENCES, {other.name}.{their.name}, is "
-                f"{their.type}: declare both with one type",
+                f"{column.name} is {column.type}, and what it REFERENCES, "
+                f"{other.name}.{their.name}, is {their.type}: declare both with one type",
                 node,
             )
         given[found_place] = row[place]

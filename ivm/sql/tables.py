@@ -192,7 +192,8 @@ def create(
                 return
             if not node.args.get("replace") or stored is None or stored in catalog.kept:
                 raise SqlError(
-                    f"{stored or name} exists already: DROP it first, or CREATE TABLE IF NOT EXISTS",
+                    f"{stored or name} exists already: DROP it first, or CREATE TABLE IF NOT "
+                    "EXISTS",
                     node,
                 )
             txn.drop(stored)

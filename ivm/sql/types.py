@@ -181,7 +181,8 @@ KINDS = {  # the first of a type of the store is what SQL calls a column that it
     "FLOAT": Kind("float64", FLOAT4, "FLOAT", "float", "float"),
     "DECIMAL": Kind("decimal", NUMERIC),
     "VARCHAR": Kind("string", TEXT, _TEXTS, spark="string"),
-    "UUID": Kind("string", PostgresType(2950, "uuid", "uuid", 16, "U", 2951), "UUID", "string:uuid"),
+    "UUID": Kind("string", PostgresType(2950, "uuid", "uuid", 16, "U", 2951), "UUID",
+                 "string:uuid"),
     "JSON": Kind("string", OF_JSON, "JSON JSONB", "string:whole_json"),
     "LIST": Kind("string", TEXT), "STRUCT": Kind("string", OF_JSON), "MAP": Kind("string", OF_JSON),
     "TUPLE": Kind("string", TEXT), "ENUM": Kind("string", TEXT),
@@ -194,9 +195,11 @@ KINDS = {  # the first of a type of the store is what SQL calls a column that it
                                                 8, "D", 1115), _MOMENTS, "datetime",
                       spark_reads="spark:moment"),
     "TIMESTAMP WITH TIME ZONE": Kind(
-        "timestamp(UTC)", PostgresType(1184, "timestamptz", "timestamp with time zone", 8, "D", 1185),
+        "timestamp(UTC)",
+        PostgresType(1184, "timestamptz", "timestamp with time zone", 8, "D", 1185),
         "TIMESTAMPTZ", "datetime:zoned", "timestamp", "spark:moment"),
-    "INTERVAL": Kind("int64", PostgresType(1186, "interval", "interval", 16, "T", 1187), "INTERVAL"),
+    "INTERVAL": Kind("int64", PostgresType(1186, "interval", "interval", 16, "T", 1187),
+                     "INTERVAL"),
     "BLOB": Kind("bytes", BYTEA, "BLOB BINARY VARBINARY"),
     "NULL": Kind("int64", TEXT),
 }

@@ -14,13 +14,13 @@ VIRAMA = 9
 
 def letters(text: str) -> list[str]:
     """Return the letters of a text, each with the marks after it."""
-    names: list[str] = []
+    made: list[str] = []
     for sign in text:
-        if names and _goes_on(names[-1], sign):
-            names[-1] += sign
+        if made and _goes_on(made[-1], sign):
+            made[-1] += sign
         else:
-            names.append(sign)
-    return names
+            made.append(sign)
+    return made
 
 
 def split(text: str, separator: str) -> list[str]:

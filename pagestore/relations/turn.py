@@ -19,7 +19,7 @@ from pagestore.relations.prepared import settle, withdraw
 from pagestore.versions.catalog import MAIN
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import Writer
-from pagestore.versions.offers import PARTS_MAX, PLACES, Offer, Offered, Offers
+from pagestore.versions.offers import PARTS_MAX, PLACES, Offer, Offered
 from pagestore.versions.series import Edit
 
 CALL = ""  # stands for the name of a relation, which is never empty
@@ -29,17 +29,17 @@ class Turn:
     """A thread's turn to write, for one transaction."""
 
     outcome: int | None = None  # of the call, in bits, if another process has made it
-    _handle: Handle
-    _offers: Offers | None
     _taken: Sequence[Offered] = ()
 
     def __init__(self, store: Any, call: list[Edit], may: bool) -> None:
         """Take a store, and what is to be made; `may` says whether another process may do it."""
-        handle = self._handle = store._handle
+        handle: Handle = store._handle
+        self._handle = handle
         shared = handle.mode != "r" and handle.open and store._branch == MAIN
         offers = handle.committer.offers if shared else None
         has_place = offers and (offers.place or (not handle.is_alone() and offers.open()))
-        self._offers, fits = offers if has_place else None, may and len(call) <= PARTS_MAX
+        self._offers = offers if has_place else None
+        fits = may and len(call) <= PARTS_MAX
         self._writer = Writer(Offer(CALL, CALL, call, lambda: fits))
 
     def __enter__(self) -> Self:

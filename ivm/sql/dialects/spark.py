@@ -56,7 +56,8 @@ CALLS: dict[str, Meaning] = {
     "if|iff(c, a, b)": "CASE WHEN :c THEN :a ELSE :b END", "not(x)": "NOT :x",
     # casts
     **{f"{name}(x)": f"spark_cast(:x, '{type_}')" for name, type_ in (
-        *((kind.spark, name) for name, kind in SQL_KINDS.items() if kind.spark), ("decimal", "DECIMAL(10,0)"),
+        *((kind.spark, name) for name, kind in SQL_KINDS.items() if kind.spark),
+        ("decimal", "DECIMAL(10,0)"),
     )},
     # numbers
     "ceil|ceiling(x)": "CAST(ceil(:x) AS BIGINT)", "floor(x)": "CAST(floor(:x) AS BIGINT)",

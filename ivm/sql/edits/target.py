@@ -260,8 +260,8 @@ class Target:
 
     def names_of(self, query: exp.Expr) -> list[str]:
         """Return the names of a query's columns."""
-        answer = Queries(Builder("sql"), self.catalog.schema()).query(self._with_names(query))
-        return [name for name, _ in answer.columns]
+        rows = Queries(Builder("sql"), self.catalog.schema()).query(self._with_names(query))
+        return [name for name, _ in rows.columns]
 
     def _with_names(self, query: exp.Expr) -> exp.Expr:
         """Return a query that also knows the WITH before the statement."""

@@ -134,15 +134,15 @@ def _further(queries: Translator, node: exp.CTE, step: exp.Expr, rows: _Recursiv
     before, rules = queries.ctes.get(name), len(queries.builder.rules)
     queries.ctes[name] = rows.read
     try:
-        answer = queries.query(step, None)
-        if len(answer.columns) != len(rows.columns):
-            have = f"{counted(len(rows.columns), 'column')} first and {len(answer.columns)} after"
+        further = queries.query(step, None)
+        if len(further.columns) != len(rows.columns):
+            have = f"{counted(len(rows.columns), 'column')} first and {len(further.columns)} after"
             raise SqlError(f"{node.alias} has {have}", node)
-        while not rows.admit_nulls(answer):
+        while not rows.admit_nulls(further):
             unread, rows.paths = queries.builder.rules[rules:], []
-            answer = queries.query(step, None)
+            further = queries.query(step, None)
             queries.builder.leave_out(unread)
-        return answer
+        return further
     finally:
         if before is not None:
             queries.ctes[name] = before

@@ -19,7 +19,8 @@ from ivm.sql.types import (
 )
 
 __all__ = [  # what those who speak with PostgreSQL's clients read
-    "BOOL", "BYTEA", "FLOAT4", "FLOAT8", "INT2", "INT4", "INT8", "KINDS", "NUMERIC", "OF_JSON", "TEXT",
+    "BOOL", "BYTEA", "FLOAT4", "FLOAT8", "INT2", "INT4", "INT8", "KINDS", "NUMERIC", "OF_JSON",
+    "TEXT",
 ]  # fmt: skip
 OID = PostgresType(26, "oid", "oid", 4, "N", 1028)
 VARCHAR = PostgresType(1043, "varchar", "character varying", -1, "S", 1015)

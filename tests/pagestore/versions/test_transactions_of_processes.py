@@ -129,7 +129,7 @@ def test_where_nothing_is_made_each_hears_so(three: list[ivm.Workspace]) -> None
 
 
 WRONG = {
-    "a key that is there": (0, 1, 1, 9, 0),
+    "the key of another row": (0, 1, 1, 9, 0),
     "a check": (0, 1, -950, 1, 1),
     "a text": (0, 1, "x", 1, 1),
     "too few": (0, 1),
