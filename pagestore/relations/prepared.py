@@ -11,7 +11,6 @@ A few rows without new texts need no transaction if the commits before them were
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import date
 from functools import lru_cache
 from itertools import groupby
@@ -21,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.errors import PagestoreError, TransactionError
+from pagestore.errors import PagestoreError
+from pagestore.relations.turn import take_turn, withdraw
 from pagestore.runtime import reports
 from pagestore.trees.edit import FLUSH
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
@@ -32,17 +32,15 @@ from pagestore.versions.catalog import MAIN_ID, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import is_followed
 from pagestore.versions.locks import Writer
-from pagestore.versions.offers import FOLDER, Joint, Offer
+from pagestore.versions.offers import Joint, Offer
 from pagestore.versions.series import NAMED, Edit, Series, Short, may_begin
 from pagestore.versions.store_state import Version
-from pagestore.versions.version_table import VersionTable
 from pagestore.versions.working_trees import NARROW, NONE_CHECKED, SINGLE, queue_of
 
 ACTIONS = {INSERT: "insert", ERASE: "delete", SET: "set"}
 USEFUL = 4  # commits of a series that make up for beginning it
 PAUSES = 6  # at most 2^PAUSES - 1 transactions come before the next series
 TEXTS_CACHED = 1 << 14
-WITHDRAWING = 2.0  # seconds that an interrupted commit waits to learn whether it was made
 # classes of values that become the same words alone and together
 ALIKE = int, float, bool, date, str, bytes
 
@@ -176,8 +174,23 @@ class PreparedSeries(Prepared):
             return super()._commit(edits)
         writer = Writer(NAMED(Offer, (self._subject, self._relation, edits, self._may_be_offered)))
         try:
-            return self._in_turn(writer, edits)
+            take_turn(handle, writer)
+            if not writer.joint.number:
+                self._lead(writer, edits)
+            joint = writer.joint
+            if not joint.number:
+                # else the transaction would wait for its turn once more
+                handle.kept = writer
+                if offers and offers.place:
+                    offers.begin()
+                return super()._commit(edits)
+            handle.writers.give_back(writer)  # first: others commit while this waits for a sync
+            if committer.durable < joint.number:
+                handle.complete(joint.number)
+            if joint.offered and offers:
+                offers.made(joint.offered)
         except BaseException as error:
+            handle.writers.give_back(writer)
             version = withdraw(handle, writer)
             if not committer.cause:
                 # what was made is shown, so that it must be durable
@@ -188,39 +201,6 @@ class PreparedSeries(Prepared):
         finally:
             if offers and offers.place:
                 offers.rest()
-
-    def _in_turn(self, writer: Writer, edits: list[Edit]) -> int:
-        """Commit a writer's edits at its turn, or learn that another has; return the version."""
-        handle, committer = self._handle, self._handle.committer
-        offers = committer.offers
-        if offers and not offers.place:
-            offers = None
-        if offers:
-            offers.resume()
-        handle.writers.take(writer, None, committer.flush)
-        try:
-            if writer.shown and not writer.joint.number:
-                settle(handle, writer)
-            if not writer.joint.number:
-                self._lead(writer, edits)
-            joint = writer.joint
-            if not joint.number:
-                # else the transaction would wait for its turn once more
-                handle.kept = writer
-                if offers:
-                    offers.begin()
-                return super()._commit(edits)
-        finally:
-            if handle.kept is writer:
-                handle.kept = None
-            handle.writers.give_back(writer)
-        if committer.durable < joint.number:
-            handle.complete(joint.number)
-        if joint.offered and committer.offers:
-            committer.offers.made(joint.offered)
-        self._made += 1
-        if self._made == USEFUL:
-            self._misses = 0
         return joint.version
 
     def _lead(self, writer: Writer, edits: list[Edit]) -> None:
@@ -250,6 +230,10 @@ class PreparedSeries(Prepared):
                         writers.serve(waiting, writer.joint)
                     if offers and offers.place:
                         offers.went_on(writer.joint)
+                if writer.joint.number:
+                    self._made += 1
+                if self._made == USEFUL:
+                    self._misses = 0
 
     def _may_be_offered(self) -> bool:
         """Return whether another process may commit the edits."""
@@ -289,46 +273,6 @@ class PreparedSeries(Prepared):
             committer.offers.open()
         committer.series = series = Series(committer, self._subject, short, head.trees)
         return series
-
-
-def settle(handle: Handle, writer: Writer) -> None:
-    """Find out whether another process has committed what a writer offered, which holds the lock;
-    withdraw it if not. Raises TransactionError if nobody can know that any more.
-    """
-    offers = handle.committer.offers
-    assert offers
-    taken, said = offers.taken(), offers.version()
-    offers.withdraw()
-    writer.shown = False
-    if said:
-        writer.joint = Joint.elsewhere(said)
-    if said or not (taken and taken[0]):
-        return
-    handle.check_turn()
-    handle.committer.flush()
-    version, timestamp = taken
-    entry = handle.read_versions(VersionTable.find, version)
-    if entry is not None and entry.timestamp == timestamp:
-        writer.joint = Joint.elsewhere(version)
-    elif entry is None and version <= handle.state.last_version:
-        raise TransactionError(
-            f"another process was to commit these edits as version {version} and did not say that "
-            f"it has, and one that does not see {FOLDER} has dropped that version: read whether "
-            f"the rows are there, and repeat the edits if not"
-        )
-
-
-def withdraw(handle: Handle, writer: Writer) -> int:
-    """Offer a writer's edits no longer, and return the version that has them; 0 if none has."""
-    writer.over = True
-    with handle.committer.lock:  # whoever takes them in has it until that is done
-        version = writer.joint.version
-    if writer.shown and not version:
-        with suppress(PagestoreError), handle.writing(WITHDRAWING):
-            settle(handle, writer)
-        if writer.shown and handle.committer.offers:
-            handle.committer.offers.withdraw()  # another process may be committing it
-    return writer.joint.version
 
 
 def has_stored_rows(info: Info) -> bool:

@@ -526,7 +526,7 @@ class Handle:
         `lock_writer` has taken it.
         """
         kept = self.kept
-        if kept is None or kept.thread is not current_thread():
+        if kept is None or kept.over or kept.thread is not current_thread():
             return Writer()
         self.kept = None
         return kept

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pagestore
-from pagestore.relations import prepared
+from pagestore.relations import turn
 from pagestore.relations.transaction import Transaction
 from pagestore.storage import meta
 from pagestore.versions import recovery
@@ -107,5 +107,5 @@ def test_the_steps_are_those_of_the_table_and_of_the_code():
         assert (
             hasattr(PARTS[owner], name)
             if owner
-            else any(hasattr(one, name) for one in (recovery, meta, prepared))
+            else any(hasattr(one, name) for one in (recovery, meta, turn))
         ), method
