@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,37 +29,66 @@ FAR = 2**62  # sums below it fit 64 bits
 ADD_BY_CODE = TypedKernel(add_by_code)
 
 
-class Groups:
-    """Rows by the values of K columns, `keys`, which are within short ranges: each tuple of
-    values has a code.
+Columns: TypeAlias = np.ndarray | Sequence[np.ndarray]
+
+
+class Box(NamedTuple):
+    """Where the values of K columns lie: column k is within spans[k] from low[k] on, so that each
+    tuple of values has a code, a number below `size`.
     """
+
+    low: list[int]
+    spans: list[int]
+
+    @classmethod
+    def around(cls, parts: Sequence[Columns]) -> "Box":
+        """Return the box of rows of one part or several, none of them empty: K columns each.  O(n)."""
+        low, spans = list[int](), list[int]()
+        for columns in zip(*parts, strict=True):
+            low.append(min(int(column.min()) for column in columns))
+            spans.append(max(int(column.max()) for column in columns) - low[-1] + 1)
+        return cls(low, spans)
+
+    @property
+    def size(self) -> int:
+        """How many codes are possible."""
+        return prod(self.spans)
+
+    def codes(self, columns: Columns) -> np.ndarray:
+        """Return the code of each row, int64[n]; arbitrary for one that is outside."""
+        codes = columns[0] - self.low[0] if self.low[0] or len(columns) > 1 else columns[0]
+        for column, least, span in zip(columns[1:], self.low[1:], self.spans[1:], strict=True):
+            codes *= span
+            codes += column - least
+        return codes
+
+    def holds(self, columns: Columns) -> np.ndarray:
+        """Return which rows are inside, bool[n]."""
+        inside = np.ones(len(columns[0]), bool)
+        for column, least, span in zip(columns, *self, strict=True):
+            inside &= (column >= least) & (column <= least + span - 1)
+        return inside
+
+    def columns(self, codes: np.ndarray) -> list[np.ndarray]:
+        """Return the columns whose `codes` these are."""
+        columns, higher = list[np.ndarray](), codes
+        for least, span in zip(self.low[::-1], self.spans[::-1], strict=True):
+            higher, place = np.divmod(higher, span)
+            columns.append(place + least)
+        return columns[::-1]
+
+
+class Groups:
+    """Rows by the values of K columns, `keys`, each tuple of which has a code of their `box`."""
 
     def __init__(self, keys: Sequence[np.ndarray]) -> None:
         """Take columns int64[n], n > 0."""
-        self.keys = keys
-        self._low = [int(column.min()) for column in keys]
-        self._spans = [
-            int(column.max()) - least + 1 for column, least in zip(keys, self._low, strict=True)
-        ]
-
-    @cached_property
-    def size(self) -> int:
-        """How many codes are possible."""
-        return prod(self._spans)
+        self.keys, self.box = keys, Box.around([keys])
 
     @cached_property
     def codes(self) -> np.ndarray:
         """The code of each row, int64[n]."""
-        return _codes(self.keys, self._low, self._spans)
-
-    def codes_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the codes of other keys[K, m], and whether their values are within the ranges;
-        arbitrary if not.
-        """
-        inside = np.ones(keys.shape[1], bool)
-        for column, least, span in zip(keys, self._low, self._spans, strict=True):
-            inside &= (column >= least) & (column <= least + span - 1)
-        return _codes(keys, self._low, self._spans), inside
+        return self.box.codes(self.keys)
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -74,17 +103,14 @@ class Groups:
     @cached_property
     def shown(self) -> list[np.ndarray]:
         """The columns of the codes that rows have."""
-        return _decoded(self.present, self._low, self._spans)
+        return self.box.columns(self.present)
 
 
 Known = dict[tuple[int, ...], Groups]  # of some rows, by the ids of the columns
 
 
 def summed(
-    columns: np.ndarray | Sequence[np.ndarray],
-    keys: int,
-    sorting: bool = False,
-    known: Known | None = None,
+    columns: Columns, keys: int, sorting: bool = False, known: Known | None = None
 ) -> np.ndarray:
     """Add up the columns after the `keys` first of rows[C, n] where that halves the rows, at the
     least; others stay.
@@ -106,10 +132,9 @@ def summed(
         totals = [int(np.add.reduce(column)) for column in values]
         return np.array([[word] for word in (*(int(key[0]) for key in columns[:keys]), *totals)])
     groups = groups_of(varying, known)
-    if groups.size > max(DENSE, SPARSE * n if sorting else n // 2):
+    if groups.box.size > max(DENSE, SPARSE * n if sorting else n // 2):
         return _adjacent(as_rows(columns), keys, sorting)
     counts, present, shown = groups.counts, groups.present, iter(groups.shown)
-    codes = np.ascontiguousarray(groups.codes)
     table = [
         np.full(len(present), key[0]) if key.strides == (0,) else next(shown)
         for key in columns[:keys]
@@ -119,7 +144,7 @@ def summed(
             sums = counts * int(column[0])
         else:
             sums = np.zeros(len(counts), np.int64)
-            ADD_BY_CODE.call(codes, np.ascontiguousarray(column), sums)
+            _add(groups.codes, column, sums)
         table.append(sums[present])
     return np.stack(table)
 
@@ -145,23 +170,26 @@ def added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
 def _added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
     """Add up parts as `added` does, whose key columns are in one range."""
     n = sum(rows.shape[1] for rows in parts)
-    low = [min(int(rows[k].min()) for rows in parts) for k in range(keys)]
-    spans = [max(int(rows[k].max()) for rows in parts) - low[k] + 1 for k in range(keys)]
-    size = prod(spans)
-    if size > max(DENSE, n) or n * max(greatest(rows[keys:]) for rows in parts) >= FAR:
+    box = Box.around([rows[:keys] for rows in parts])
+    if box.size > max(DENSE, n) or n * max(greatest(rows[keys:]) for rows in parts) >= FAR:
         return None
-    there, sums = np.zeros(size, bool), np.zeros((len(parts[0]) - keys, size), np.int64)
+    there, sums = np.zeros(box.size, bool), np.zeros((len(parts[0]) - keys, box.size), np.int64)
     pieces = (part[:, at : at + FEW] for part in parts for at in range(0, part.shape[1], FEW))
     for rows in pieces:  # whose codes take little memory
-        codes = _codes(rows[:keys], low, spans)
+        codes = box.codes(rows[:keys])
         there[codes] = True
         for values, total in zip(rows[keys:], sums, strict=True):
-            ADD_BY_CODE.call(np.ascontiguousarray(codes), np.ascontiguousarray(values), total)
+            _add(codes, values, total)
     present = np.flatnonzero(there)
-    return np.stack([*_decoded(present, low, spans), *sums.take(present, axis=1)])
+    return np.stack([*box.columns(present), *sums.take(present, axis=1)])
 
 
-def groups_of(keys: np.ndarray | Sequence[np.ndarray], known: Known | None) -> Groups:
+def _add(codes: np.ndarray, values: np.ndarray, sums: np.ndarray) -> None:
+    """Add the values of rows to the sums of their codes."""
+    ADD_BY_CODE.call(np.ascontiguousarray(codes), np.ascontiguousarray(values), sums)
+
+
+def groups_of(keys: Columns, known: Known | None) -> Groups:
     """Return the groups of rows by some columns: those that are `known`, if they are."""
     if known is None:
         return Groups([*keys])
@@ -181,7 +209,7 @@ def _adjacent(rows: np.ndarray, keys: int, sorting: bool) -> np.ndarray:
     return np.concatenate([rows[:keys, starts], np.add.reduceat(rows[keys:], starts, axis=1)])
 
 
-def as_rows(columns: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
+def as_rows(columns: Columns) -> np.ndarray:
     """Return columns int64[n] as rows int64[C, n]."""
     return columns if isinstance(columns, np.ndarray) else np.stack(columns)
 
@@ -195,26 +223,6 @@ def greatest(words: np.ndarray) -> int:
     """Return the greatest absolute value of words int64[n]; 0 if there are none."""
     words = words[:1] if words.strides == (0,) else words
     return max(int(words.max(initial=0)), -int(words.min(initial=0)))
-
-
-def _codes(
-    columns: np.ndarray | Sequence[np.ndarray], low: Sequence[int], spans: Sequence[int]
-) -> np.ndarray:
-    """Return one number for each tuple of columns, whose values are below spans[k] from low[k]."""
-    codes = columns[0] - low[0] if low[0] or len(columns) > 1 else columns[0]
-    for column, least, span in zip(columns[1:], low[1:], spans[1:], strict=True):
-        codes *= span
-        codes += column - least
-    return codes
-
-
-def _decoded(codes: np.ndarray, low: Sequence[int], spans: Sequence[int]) -> list[np.ndarray]:
-    """Return the columns of codes that `_codes` made."""
-    columns, left = list[np.ndarray](), codes
-    for least, span in zip(low[::-1], spans[::-1], strict=True):
-        left, rest = np.divmod(left, span)
-        columns.append(rest + least)
-    return columns[::-1]
 
 
 class Matches(NamedTuple):
@@ -245,13 +253,8 @@ class Lookup:
         """Take keys int64[K, n], in any order, K >= 1.  O(n log n)."""
         n = keys.shape[1]
         self._ranked = list[np.ndarray]()
-        self._low, self._spans = [0] * len(keys), [0] * len(keys)
-        if n:
-            self._low = keys.min(axis=1).tolist()
-            self._spans = [
-                top - low + 1 for low, top in zip(self._low, keys.max(axis=1).tolist(), strict=True)
-            ]
-        if prod(self._spans) >= FAR:  # ranks of values are nearer to each other than values
+        self._box = Box.around([keys]) if n else Box([0] * len(keys), [0] * len(keys))
+        if self._box.size >= FAR:  # ranks of values are nearer to each other than values
             self._ranked = [np.unique(column) for column in keys]
             keys = np.stack(
                 [
@@ -259,8 +262,8 @@ class Lookup:
                     for known, column in zip(self._ranked, keys, strict=True)
                 ]
             )
-            self._low, self._spans = [0] * len(keys), [len(known) for known in self._ranked]
-        codes = _codes(keys, self._low, self._spans)
+            self._box = Box([0] * len(keys), [len(known) for known in self._ranked])
+        codes = self._box.codes(keys)
         self.order = np.arange(n) if (codes[1:] >= codes[:-1]).all() else sort_order(codes[None])
         sorted_ = codes[self.order]
         starts = np.flatnonzero(begins(sorted_[None]))
@@ -274,7 +277,7 @@ class Lookup:
     @property
     def share(self) -> float:
         """Estimate the share of keys that are found: the keys that exist of those that could."""
-        return len(self._codes) / max(1, prod(self._spans))
+        return len(self._codes) / max(1, self._box.size)
 
     def find(self, keys: Sequence[np.ndarray]) -> Matches:
         """Return the rows, in `order`, with each of some keys, K arrays int64[n].  O(n), sparse
@@ -302,20 +305,18 @@ class Lookup:
         place = self._places_for(len(keys[0]))
         if place is not None and len(keys) == 1 and not self._ranked:
             # what is out of range exceeds all codes, as a word without a sign
-            places = keys[0] - self._low[0] if self._low[0] else keys[0]
-            codes = np.minimum(places.view(np.uint64), np.uint64(self._spans[0]))
+            codes = np.minimum(self._box.codes(keys).view(np.uint64), np.uint64(self._box.size))
             return place.take(codes.view(np.int64))
-        codes, inside = np.zeros(len(keys[0]), np.int64), np.ones(len(keys[0]), bool)
-        for k, column in enumerate(keys):
-            if self._ranked:
-                known = self._ranked[k]
-                places = np.searchsorted(known, column)
-                here = known[np.minimum(places, len(known) - 1)] == column
-            else:
-                here = (column >= self._low[k]) & (column <= self._low[k] + self._spans[k] - 1)
-                places = column - self._low[k]
-            inside &= here
-            codes = codes * self._spans[k] + places if k else places
+        columns, inside = keys, self._box.holds(keys)
+        if self._ranked:
+            columns = [
+                np.searchsorted(known, column)
+                for known, column in zip(self._ranked, keys, strict=True)
+            ]
+            inside = np.ones(len(keys[0]), bool)
+            for known, column, rank in zip(self._ranked, keys, columns, strict=True):
+                inside &= known[np.minimum(rank, len(known) - 1)] == column
+        codes = self._box.codes(columns)
         if place is not None:
             return place.take(np.where(inside, codes, len(place) - 1))
         codes = np.where(inside, codes, -1)
@@ -329,7 +330,7 @@ class Lookup:
         keys are sought now.
         """
         self._sought += more
-        codes = prod(self._spans)
+        codes = self._box.size
         if self._place is None and codes <= max(
             self._addressed, min(SPARSE * self._sought, ADDRESSED_MAX)
         ):

@@ -85,10 +85,10 @@ class Ends:
         assert self._rows is not None
         marks = self._rows.compress(self._rows[-1] >= MORE, axis=1)
         groups = groups_of(keys, known)
-        if groups.size > DENSE:
+        if groups.box.size > DENSE:
             return _before_marks(marks, keys)
-        codes, inside = groups.codes_of(marks[:-2])
-        most = np.full(groups.size, WORD_MAX)
+        codes, inside = groups.box.codes(marks[:-2]), groups.box.holds(marks[:-2])
+        most = np.full(groups.box.size, WORD_MAX)
         most[codes[inside]] = marks[-2, inside] - 1
         extremes: np.ndarray = most.take(groups.codes)
         return extremes
