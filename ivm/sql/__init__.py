@@ -1,23 +1,12 @@
 """SQL on rules: statements are translated to trees of rules; a file keeps these as text."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ivm.names import is_helper as is_helper
 from ivm.names import names_of as names_of
 from ivm.names import wide_names as wide_names
+from ivm.sql.system import postgres_types as postgres_types
 from ivm.wide import statement_of as statement_of
-
-if TYPE_CHECKING:
-    from ivm.sql.system import postgres_types as postgres_types
-
-
-def __getattr__(name: str) -> Any:
-    """Return PostgreSQL's types, which import sqlglot, when a server asks for them."""
-    if name == "postgres_types":
-        from ivm.sql.system import postgres_types
-
-        return postgres_types
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def described(

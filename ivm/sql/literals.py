@@ -1,4 +1,6 @@
-"""Constants of SQL as constants of rules, and values of Python as constants of SQL."""
+"""Constants that statements write as constants of rules, the types that they name, and values of
+Python as constants of SQL.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,7 @@ from ivm.sql.types import (
     INTEGER,
     INTERVAL,
     JSON,
+    KINDS,
     LONG,
     MOST,
     NULL,
@@ -37,7 +40,8 @@ from ivm.sql.types import (
     VARCHAR,
     SqlType,
     decimal,
-    sql_type,
+    list_of,
+    map_of,
 )
 from ivm.terms import readings
 from ivm.terms.decimals import as_decimal, checked
@@ -61,6 +65,43 @@ class LongNumber(float):
 
 
 BITS_MOST = 127  # of an integer of 38 digits
+_T = exp.DataType.Type
+_NAMES = {_T[word]: name for name, kind in KINDS.items() for word in kind.parsed.split()}
+
+
+def sql_type(node: exp.DataType) -> SqlType:
+    """Return the type that a text names, as `DECIMAL(12, 2)`.  SqlError if it is not stored."""
+    if node.this in (_T.DECIMAL, _T.BIGDECIMAL, _T.MONEY):
+        sizes = [int(e.this.this) for e in node.expressions]
+        precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
+        if precision > MOST:
+            raise SqlError(f"DECIMAL({precision}) has too many digits: at most {MOST}", node)
+        if scale > precision:
+            raise SqlError(
+                f"DECIMAL({precision},{scale}) has more digits after the point than in all", node
+            )
+        return decimal(precision, scale)
+    if node.this in _NAMES:
+        return LONG if node.this == _T.INT128 else SqlType(_NAMES[node.this])
+    if node.this == _T.ENUM and node.expressions:
+        return SqlType("ENUM", words=tuple(one.name for one in node.expressions))
+    sized = node.args.get("values")
+    if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1 and not sized:
+        return list_of(sql_type(node.expressions[0]))
+    if node.this == _T.STRUCT and all(isinstance(item, exp.ColumnDef) for item in node.expressions):
+        return SqlType(
+            "STRUCT",
+            fields=tuple((one.name, sql_type(one.args["kind"])) for one in node.expressions),
+        )
+    if node.this == _T.MAP and len(node.expressions) == 2:
+        return map_of(*map(sql_type, node.expressions))
+    shown = node.sql(dialect="duckdb")
+    if node.this == _T.USERDEFINED:
+        raise SqlError(
+            f"no type {shown} exists: CREATE TYPE {shown} AS ENUM (...), or take one of SQL's", node
+        )
+    others = "lists of any length" if sized else "numbers, texts, dates, times and BOOLEAN"
+    raise SqlError(f"columns of type {shown} are not stored; there are {others}", node)
 
 
 def constant(node: exp.Expr) -> Typed | None:

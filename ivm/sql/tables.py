@@ -25,14 +25,14 @@ from ivm.sql.constraints import (
 from ivm.sql.conversions import convert
 from ivm.sql.dialects.read import read
 from ivm.sql.errors import SqlError, nearest
-from ivm.sql.literals import constant, converted
+from ivm.sql.literals import constant, converted, sql_type
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import Body, Builder
 from ivm.sql.session import Host, change_catalog
 from ivm.sql.system.session import constant_of
 from ivm.sql.terms import Lit
-from ivm.sql.types import INTERVAL, SqlType, sql_type
+from ivm.sql.types import INTERVAL, SqlType
 from pagestore.errors import DependantsError
 from pagestore.host import KEYS_MAX, Column, Schema, Type, may_be_narrow
 

@@ -15,9 +15,6 @@ import re
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlglot import exp
-
-from ivm.sql.errors import SqlError
 from ivm.sql.keywords import KEYWORDS
 from ivm.wide import members
 
@@ -212,49 +209,12 @@ DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(
 )
 TIMESTAMPTZ, UUID, BLOB = SqlType("TIMESTAMP WITH TIME ZONE"), SqlType("UUID"), SqlType("BLOB")
 JSON = SqlType("JSON")
-_T = exp.DataType.Type
-_NAMES = {_T[word]: name for name, kind in KINDS.items() for word in kind.parsed.split()}
 DATE_OF = "datetime:date"  # of a moment; that of its column's type reads a text, too
 # the function that makes a time of another kind of time
 OF_TIMES = {
     (TIMESTAMP, DATE): DATE_OF, (TIMESTAMPTZ, DATE): DATE_OF,
     (DATE, TIMESTAMP): "datetime", (TIMESTAMPTZ, TIMESTAMP): "datetime", (TIMESTAMP, TIME): "time",
 }  # fmt: skip
-
-
-def sql_type(node: exp.DataType) -> SqlType:
-    """Return the type that a text names, as `DECIMAL(12, 2)`.  SqlError if it is not stored."""
-    if node.this in (_T.DECIMAL, _T.BIGDECIMAL, _T.MONEY):
-        sizes = [int(e.this.this) for e in node.expressions]
-        precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
-        if precision > MOST:
-            raise SqlError(f"DECIMAL({precision}) has too many digits: at most {MOST}", node)
-        if scale > precision:
-            raise SqlError(
-                f"DECIMAL({precision},{scale}) has more digits after the point than in all", node
-            )
-        return decimal(precision, scale)
-    if node.this in _NAMES:
-        return LONG if node.this == _T.INT128 else SqlType(_NAMES[node.this])
-    if node.this == _T.ENUM and node.expressions:
-        return SqlType("ENUM", words=tuple(one.name for one in node.expressions))
-    sized = node.args.get("values")
-    if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1 and not sized:
-        return list_of(sql_type(node.expressions[0]))
-    if node.this == _T.STRUCT and all(isinstance(item, exp.ColumnDef) for item in node.expressions):
-        return SqlType(
-            "STRUCT",
-            fields=tuple((one.name, sql_type(one.args["kind"])) for one in node.expressions),
-        )
-    if node.this == _T.MAP and len(node.expressions) == 2:
-        return map_of(*map(sql_type, node.expressions))
-    shown = node.sql(dialect="duckdb")
-    if node.this == _T.USERDEFINED:
-        raise SqlError(
-            f"no type {shown} exists: CREATE TYPE {shown} AS ENUM (...), or take one of SQL's", node
-        )
-    others = "lists of any length" if sized else "numbers, texts, dates, times and BOOLEAN"
-    raise SqlError(f"columns of type {shown} are not stored; there are {others}", node)
 
 
 def decimal(precision: int, scale: int) -> SqlType:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from ivm.sql.conversions import call, concat, convert, is_null_constant
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.times import Value
-from ivm.sql.literals import NoValueError, number
+from ivm.sql.literals import NoValueError, number, sql_type
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
@@ -36,7 +36,6 @@ from ivm.sql.types import (
     as_decimal,
     decimal,
     parsed,
-    sql_type,
 )
 
 RANGED = "ranged"  # of a node `+`, `-` or `*`: whether a float beyond its range is an error

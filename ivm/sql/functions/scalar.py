@@ -22,7 +22,7 @@ from ivm.sql.conversions import (
 )
 from ivm.sql.errors import SqlError, written
 from ivm.sql.functions import dialects, numbers, rows, texts, times
-from ivm.sql.literals import NoValueError
+from ivm.sql.literals import NoValueError, sql_type
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
@@ -45,7 +45,6 @@ from ivm.sql.types import (
     added,
     as_decimal,
     common,
-    sql_type,
 )
 
 Value = times.Value

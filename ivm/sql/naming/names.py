@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from ivm.lang.aggregate import OPERATIONS
 from ivm.sql.keywords import KEYWORDS
-from ivm.sql.types import sql_type
+from ivm.sql.literals import sql_type
 
 _INFIX: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",

@@ -10,14 +10,14 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError, written
 from ivm.sql.functions import times
 from ivm.sql.functions.known import reading
-from ivm.sql.literals import constant, converted
+from ivm.sql.literals import constant, converted, sql_type
 from ivm.sql.naming.names import HIDDEN, text
 from ivm.sql.queries import pivot
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Column, Table
 from ivm.sql.terms import Atom, Call, Define, Lit, Typed, Var, variables
-from ivm.sql.types import BIGINT, DATE, TIMESTAMP, sql_type
+from ivm.sql.types import BIGINT, DATE, TIMESTAMP
 
 SERIES_MAX = 10_000  # of moments, each of which is a row that is written out
 NUMBERS_MAX = 1 << 24

@@ -12,10 +12,10 @@ from sqlglot.errors import SqlglotError
 
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError
+from ivm.sql.literals import sql_type
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.syntax import spaced
-from ivm.sql.types import sql_type
 
 COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 
