@@ -23,7 +23,7 @@ from ivm.rules.compile import NO_PARAMETERS, Given, with_block
 from ivm.rules.installed import Installed, Limits, Options
 from ivm.rules.relations import Relations
 from ivm.rules.stored import create_relation, drop_stray_trees, plant
-from ivm.terms.encoder import Encoder
+from ivm.terms.encoder import NONE_GIVEN, Encoder
 from ivm.ways.way import Context, naming_the_rule
 from pagestore.host import WORD_MAX, EphemeralTransaction, Relation, of_texts
 
@@ -40,6 +40,7 @@ class Question(NamedTuple):
     installed: Installed
     answer: str
     parameters: Mapping[str, Parameter] = {}
+    given: Mapping[int, Const] = NONE_GIVEN  # the values of places in its terms, by number
 
     @property
     def program(self) -> Program:
@@ -104,7 +105,7 @@ def evaluated(
         create_relation(sketch, predicate, installed)
     plant(sketch, question.seeds)
     started = time.perf_counter()
-    context = Context(sketch, installed, Encoder(sketch), threads, once=True)
+    context = Context(sketch, installed, Encoder(sketch, question.given), threads, once=True)
     Fill(context, Replan(context)).rules([rule for rule in installed.rules if rule in block.rules])
     seconds = time.perf_counter() - started
     tree = sketch.tree(question.answer)

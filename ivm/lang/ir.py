@@ -133,6 +133,16 @@ class Call(Placed):
 
 
 Term = Var | Const | Binary | Call
+GIVEN = "$value"  # a function: a value that a question is given, by its number and type
+
+
+def given_number(term: Term) -> int | None:
+    """Return the number of the value that a term stands for; None for any other term."""
+    if isinstance(term, Call) and term.name == GIVEN:
+        (number, _) = term.args
+        assert isinstance(number, Const) and isinstance(number.value, int)
+        return number.value
+    return None
 
 
 @dataclass(frozen=True, slots=True)

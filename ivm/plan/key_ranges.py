@@ -34,10 +34,22 @@ def key_range(plan: Plan, encode: Encoder) -> Range:
     >>> x, y = Var("x"), Var("y")
     >>> filters = Compare("=", x, Const(5, "int64")), Compare("<", y, Const(9, "int64"))
     >>> trie = Trie(Index("e", (0, 1)), (0, 1), False, "e(x, y)")
-    >>> key_range(Plan(("x", "y"), (trie,), (), (), (), filters), lambda const: const.value)
+    >>> key_range(Plan(("x", "y"), (trie,), (), (), (), filters), Encoder(None))
     ((5,), (5, 9))
     """
     return prefixes([_interval(plan, name, encode) for name in plan.variables])
+
+
+def narrowed(
+    intervals: Mapping[str, tuple[int, int]], plan: Plan, encode: Encoder
+) -> dict[str, tuple[int, int]]:
+    """Return the least and the most word of each variable, of intervals and by a plan's filters."""
+    narrow = dict[str, tuple[int, int]]()
+    for name in plan.variables:
+        low, high = _interval(plan, name, encode)
+        least, most = intervals.get(name, (WORD_MIN, WORD_MAX))
+        narrow[name] = max(low, least), min(high, most)
+    return narrow
 
 
 def key_ranges(plan: Plan, types: Mapping[str, Type], count: int, encode: Encoder) -> list[Range]:
@@ -87,7 +99,7 @@ def prefixes(intervals: Sequence[tuple[int, int]]) -> Range:
 
 def _interval(plan: Plan, name: str, encode: Encoder) -> tuple[int, int]:
     """Return the least and the most word of a variable that a plan's filters admit."""
-    ends = [(op, encode(const)) for f in plan.sure for op, const in _ends(f, name)]
+    ends = [(op, encode(const)) for f in plan.sure for op, const in _ends(f, name, encode)]
     equal = next((word for op, word in ends if op in ("=", SAME)), None)
     if equal is not None:
         return equal, equal
@@ -128,19 +140,20 @@ def text_ranges(literals: Iterable[object], types: Mapping[str, Type]) -> dict[V
     return found
 
 
-def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
+def _ends(filter_: Filter, name: str, encode: Encoder) -> Iterator[tuple[str, Const]]:
     """Yield the operator and constant of a comparison of a variable with a constant whose word
     is in its order.
     """
     if isinstance(filter_, Choice):
         return
     left, op, right = filter_.left, filter_.op, filter_.right
-    if isinstance(left, Const):
+    if not isinstance(left, Var):
         left, op, right = right, MIRRORED.get(op, op), left
-    if left != Var(name) or not isinstance(right, Const) or right.value is None:
+    const = encode.constant(right) if left == Var(name) else None
+    if const is None or const.value is None:
         return
-    if op in ("=", SAME) or not has_ids(right.type):
-        yield op, right
+    if op in ("=", SAME) or not has_ids(const.type):
+        yield op, const
 
 
 def after_prefix(prefix: Sequence[int]) -> tuple[int, ...]:

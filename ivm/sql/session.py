@@ -11,17 +11,19 @@ this follows from, is up to date there: tables, their indices and views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
 from ivm.lang.declarations import mentioned
+from ivm.lang.ir import Const
 from ivm.lang.program import Program
 from ivm.names import CATALOG, ONE
 from ivm.question import Question, evaluated, understand
 from ivm.rules.stored import KnownRules
 from ivm.sql.catalog import Catalog
+from ivm.terms.encoder import NONE_GIVEN
 from ivm.transaction import undone
 from pagestore.host import Store
 
@@ -103,18 +105,21 @@ class Reader:
             self.host.store.snapshot() if self.version is None else self.host.store.at(self.version)
         )
 
-    def ask(self, program: Program) -> Answer:
+    def ask(self, program: Program, given: Mapping[int, Const] = NONE_GIVEN) -> Answer:
         """Evaluate rules once."""
         with self.state() as state:
-            return self.ask_in(state, program)
+            return self.ask_in(state, program, given)
 
-    def ask_in(self, state: Any, program: Program) -> Answer:
+    def ask_in(
+        self, state: Any, program: Program, given: Mapping[int, Const] = NONE_GIVEN
+    ) -> Answer:
         """Evaluate rules once in a state, which is then as it was."""
         with undone(state):
             with_one(state)
             names, _ = mentioned(program.statements)
             texts = state.dictionary.next_id
             question = understand(state, self.host.rules.some(state, names), program)
+            question = question._replace(given=given)
             lasts = state.dictionary.next_id == texts  # a new one has no id yet
             self.bring_up_to_date(question.reads)
             table, again = evaluated(state, question, self.host.threads)

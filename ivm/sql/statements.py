@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,8 +50,9 @@ from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.times import INTERVALS
-from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
+from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement, compiled
 from ivm.sql.prepared.edits import KeyedEdit, made_again
+from ivm.sql.prepared.general import ask_given
 from ivm.sql.prepared.keyed import edit_of
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
@@ -213,6 +215,18 @@ class Statements:
         own = kinds(values)
         if (again := self._again(statement, own, values)) is not None:
             return again
+        if self.asked is not None and statement.translates(own):
+            again = ask_given(
+                self.asked,
+                self._reader(),
+                statement,
+                dialect,
+                values,
+                partial(read, statement.text, dialect, _answer),
+                partial(parse, text, dialect, parameters),
+            )
+            if again is not None:
+                return again
         given = written(values)
         key = statement.text, dialect, given
         if (again := self._ask_again(key)) is not None:
@@ -223,8 +237,9 @@ class Statements:
         if statement.is_due(own):
             with self._reader().catalog() as catalog:
                 before = self._catalog_of(catalog.source)
-        self._kept = None
+        self._kept, started = None, time.perf_counter()
         answer = self._run_all(text, parameters, dialect)
+        statement.seconds = time.perf_counter() - started
         if before is not None and answer is not None:
             self._expect_again(statement, own, dialect, answer, before)
         if (
@@ -253,10 +268,8 @@ class Statements:
         kept = None if self.asked is None else self.asked.questions.get(key)
         if kept is None or kept.node is None:
             return None
-        reader = self._reader()
-        with self._errors_of_sql(kept.node), reader.state() as state:
-            catalog = state.base.catalog if self._txn is None else unchanged_catalog(self._txn)
-            return kept.answer(reader, catalog, state)
+        with self._errors_of_sql(kept.node):
+            return kept.answer(self._reader())
 
     def run_many(self, text: str, rows: list[Any], dialect: str) -> int:
         """Run a statement that edits for each list of parameters, all in one transaction or none;
@@ -522,15 +535,7 @@ class Statements:
             queries = self._queries(catalog)
             rows = queries.query(node, None, top=True)
             rules, table = answered(queries, rows, reader.ask)
-        asked, removed = reader.asked, self.host.store.texts_removed
-        catalogs = [catalog for _, catalog in asked]
-        if (
-            session.MOMENTARY not in node.meta
-            and len(asked) == len(rules.parts)
-            and all(catalog is catalogs[0] for catalog in catalogs)
-        ):
-            questions = tuple(question for question, _ in asked)
-            self._kept = KeptQuestion(questions, catalogs[0], removed, node, rules)
+        self._kept = compiled(reader, node, rules)
         return table
 
     def _explain(self, node: exp.Expr) -> Answer:

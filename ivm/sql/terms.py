@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, NamedTuple, TypeAlias
 
-from ivm.lang.ir import Value
+from ivm.lang.ir import GIVEN, Value
 from ivm.sql.types import SqlType
 
 VARIABLE = re.compile(r"_x\d+")  # those that the translation makes
@@ -57,6 +57,22 @@ class Typed(NamedTuple):
     type: SqlType
     nullable: bool
     bare: bool = False
+
+
+class Place:
+    """Where a statement is given a value: what stands for it, once its type is known."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.typed: Typed | None = None
+
+    def __deepcopy__(self, memo: Any) -> "Place":
+        return self  # the copy of a tree has the same value there
+
+    def compare_with(self, other: Typed) -> None:
+        """Let the value have the type of what it is compared with."""
+        number, store = Lit(self.number, "int64"), Lit(other.type.store, "string")
+        self.typed = Typed(Call(GIVEN, (number, store)), other.type, False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,10 @@
 The functions of terms are known once the files that define them are imported here.
 """
 
-from ivm.terms import datetimes, decimals, dialects, members, nested, numbers, postgres, texts
+# isort: off
+from ivm.terms import datetimes, decimals, dialects, given, members
+from ivm.terms import nested, numbers, postgres, texts
 
-__all__ = ["datetimes", "decimals", "dialects", "members", "nested", "numbers", "postgres", "texts"]
+# isort: on
+__all__ = ["datetimes", "decimals", "dialects", "given", "members", "nested"]
+__all__ += ["numbers", "postgres", "texts"]

@@ -1,14 +1,15 @@
 """Convert the constants of rules and edits to words; the store's dictionary maps texts to ids."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 
 from ivm.errors import RuleTypeError
-from ivm.lang.ir import Const, Type, show
+from ivm.lang.ir import Const, Term, Type, given_number, show
 from ivm.lang.types import has_ids, shown, word_range
 from ivm.memory import MemoryUse
 from pagestore.errors import WordError
@@ -16,6 +17,7 @@ from pagestore.host import NULL, Column, Snapshot, TextFinder, Transaction, enco
 from pagestore.host import Type as ColumnType
 
 Encode = Callable[[Const], int]
+NONE_GIVEN: Mapping[int, Const] = MappingProxyType({})
 
 
 class Encoder:
@@ -26,8 +28,9 @@ class Encoder:
     an evaluation makes as memory that it takes.  `passed` are the bytes of texts so far, both ways.
     """
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+    def __init__(self, source: Any, given: Mapping[int, Const] = NONE_GIVEN) -> None:
+        """`given` are the values of a question's places by their numbers."""
+        self._source, self._given = source, given
         self.passed = self._made = self._made_bytes = 0
         self._memory = MemoryUse(step="making texts", what="texts")
 
@@ -38,6 +41,15 @@ class Encoder:
         if not has_ids(const.type):
             return plain_word(const)
         return _word(const, lambda values: self._source.encode(const.type, values))
+
+    def given(self, number: int) -> int:
+        """Return the word of the value of a place."""
+        return self(self._given[number])
+
+    def constant(self, term: Term) -> Const | None:
+        """Return a constant, or the value of a place; None for any other term."""
+        number = given_number(term)
+        return self._given[number] if number is not None else _constant(term)
 
     def words(self, type_: Type, values: list[Any]) -> np.ndarray:
         """Return the words int64[n] of values; add new texts to the dictionary.
@@ -86,6 +98,10 @@ class Encoder:
     def threshold(self, text: bytes, behind: bool) -> int:
         """Return a bound: lesser texts sort below it; with `behind`, the text itself, too."""
         return int(self._source.dictionary.order.threshold(text + b"\0" * behind))
+
+
+def _constant(term: Term) -> Const | None:
+    return term if isinstance(term, Const) else None
 
 
 class NotingEncoder(Encoder):

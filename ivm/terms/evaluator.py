@@ -33,6 +33,7 @@ from ivm.lang.ir import (
     Term,
     Type,
     Var,
+    given_number,
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.rewrite.numbers import LISTED_MAX
@@ -90,6 +91,8 @@ class Evaluator:
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
             return _repeated(self._encode(term), batch.n), None
+        if (number := given_number(term)) is not None:
+            return _repeated(self._encode.given(number), batch.n), None
         if isinstance(term, Call):
             return self._applied(term, batch)[:2]
         words, codes = self._computed(term, batch)
@@ -173,15 +176,16 @@ class Evaluator:
 
     def _texts_hold(self, left: Term, op: str, right: Term, batch: Batch) -> np.ndarray:
         """Return where a comparison of texts holds, bool[n]; a constant may be unknown."""
-        if isinstance(left, Const):
-            if isinstance(right, Const):
-                return np.full(batch.n, COMPARE[op](_ordered(left), _ordered(right)))
-            left, op, right = right, MIRRORED[op], left
+        low, high = self._encode.constant(left), self._encode.constant(right)
+        if low is not None:
+            if high is not None:
+                return np.full(batch.n, COMPARE[op](_ordered(low), _ordered(high)))
+            left, op, right, high = right, MIRRORED[op], left, low
         keys = self._encode.keys(self.words(left, batch)[0])
-        if not isinstance(right, Const) or isinstance(right.value, Decimal):
+        if high is None or isinstance(high.value, Decimal):
             holds: np.ndarray = COMPARE[op](keys, self._encode.keys(self.words(right, batch)[0]))
             return holds
-        below = keys < self._encode.threshold(_utf8(right), behind=op in ("<=", ">"))
+        below = keys < self._encode.threshold(_utf8(high), behind=op in ("<=", ">"))
         return below if op in ("<", "<=") else ~below
 
     def _null_call(self, term: Call, batch: Batch) -> np.ndarray | None:

@@ -40,7 +40,7 @@ from ivm.lang.ir import Type, Var
 from ivm.memory import MemoryUse
 from ivm.plan import costs
 from ivm.plan.join_tree import EVERY, JoinTree, Source, intervals_of, negated_in
-from ivm.plan.key_ranges import Range, after_prefix, prefixes, text_keys, text_ranges
+from ivm.plan.key_ranges import Range, after_prefix, narrowed, prefixes, text_keys, text_ranges
 from ivm.plan.plan import Index, Plan, Trie
 from ivm.terms.conditions import leaves_few
 from ivm.terms.encoder import Encoder
@@ -98,7 +98,8 @@ class ColumnJoin:
         self._negated = negated_in(plan)
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
-        self._intervals, self._texts = intervals_of(plan), text_ranges(plan.filters, types)
+        self._intervals = narrowed(intervals_of(plan), plan, encode)
+        self._texts = text_ranges(plan.filters, types)
         self._encode = encode
         self._read = [0]  # shared with the joins that this one is made of
         # of the tables that are looked up; shared as well

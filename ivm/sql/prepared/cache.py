@@ -7,12 +7,18 @@ when the catalog changes.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ivm.lang.ir import Const
 from ivm.names import CATALOG
 from ivm.rules.installed import PROPERTY
+from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.shape import Shape, shape_of
+from ivm.sql.system.session import MOMENTARY
+from ivm.terms.encoder import NONE_GIVEN
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -21,10 +27,12 @@ if TYPE_CHECKING:
     from ivm.question import Question
     from ivm.sql.answers import Understood
     from ivm.sql.session import Reader
+    from ivm.sql.types import SqlType
 
 TEXTS_MOST = 1024
 QUESTIONS_MOST = 128  # that are kept compiled, which takes some 50 kB each
 Kinds = tuple[type, ...]
+NO_TYPES: Mapping[int, SqlType] = MappingProxyType({})
 
 
 class Statement:
@@ -35,6 +43,9 @@ class Statement:
     def __init__(self, shape: Shape) -> None:
         self.text, self.edits = shape.text, shape.edits
         self._asked = 0
+        self.seconds = 0.0  # that its answer took when it was compiled last
+        # the values by which it is not compiled anew, by the types of all; none if it always is
+        self.free: dict[Kinds, frozenset[int]] = {}
         self._plans: dict[Kinds, tuple[Any, Any]] = {}
 
     def plan(self, kinds: Kinds, catalog: Any) -> Any:
@@ -58,6 +69,10 @@ class Statement:
         """Return what `plan` returns if the catalog is the same."""
         known = self._plans.get(kinds)
         return None if known is None else known[1]
+
+    def translates(self, kinds: Kinds) -> bool:
+        """Return whether the statement is a question that keys are known not to answer."""
+        return not self.edits and kinds in self._plans and self._plans[kinds][1] is None
 
     @property
     def came_before(self) -> bool:
@@ -136,6 +151,7 @@ class KeptQuestion(NamedTuple):
     texts_removed: int
     node: exp.Expr | None = None
     understood: Understood | None = None
+    types: Mapping[int, SqlType] = NO_TYPES  # of the values that it is given, by their numbers
 
     def fits(self, catalog: Any, texts_removed: int) -> bool:
         """Return whether it means the same for another catalog."""
@@ -144,12 +160,28 @@ class KeptQuestion(NamedTuple):
             or (catalog is not None and says_the_same(self.catalog, catalog, CATALOG, PROPERTY))
         )
 
-    def answer(self, reader: Reader, catalog: Any, state: Any) -> Answer | None:
-        """Return the answer of SQL in a state; None if its catalog says another thing."""
-        if self.understood is None or not self.fits(catalog, reader.host.store.texts_removed):
-            return None
-        asks = [partial(reader.ask_again, state, question) for question in self.questions]
-        return self.understood.answer(asks)
+    def answer(self, reader: Reader, given: Mapping[int, Const] = NONE_GIVEN) -> Answer | None:
+        """Return the answer of SQL, with the values of its places; None if the catalog says another
+        thing.
+        """
+        with reader.state() as state:
+            txn = reader.edited
+            catalog = state.base.catalog if txn is None else unchanged_catalog(txn)
+            if self.understood is None or not self.fits(catalog, reader.host.store.texts_removed):
+                return None
+            questions = [question._replace(given=given) for question in self.questions]
+            asks = [partial(reader.ask_again, state, question) for question in questions]
+            return self.understood.answer(asks)
+
+
+def compiled(reader: Reader, node: exp.Expr, rules: Understood) -> KeptQuestion | None:
+    """Return a query that was asked, with its plans; None if it means another thing the next time."""
+    catalogs = [catalog for _, catalog in reader.asked]
+    same = len(catalogs) == len(rules.parts) and all(c is catalogs[0] for c in catalogs)
+    if MOMENTARY in node.meta or not same:
+        return None
+    questions = tuple(question for question, _ in reader.asked)
+    return KeptQuestion(questions, catalogs[0], reader.host.store.texts_removed, node, rules)
 
 
 def says_the_same(catalog: Any, other: Any, *properties: str) -> bool:

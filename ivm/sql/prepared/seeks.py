@@ -26,7 +26,7 @@ from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.expressions import COMPARE, GIVEN
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
-from ivm.sql.terms import Atom, Call, Lit, Literal, Term, Test, Typed, Var
+from ivm.sql.terms import Atom, Call, Lit, Literal, Place, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, VARCHAR, SqlType
 from pagestore.host import NULL, WORD_MAX, Type, read_batches, value_of_word
 
@@ -39,7 +39,7 @@ TESTS: dict[str, Callable[[int, int], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-COMPARED = tuple(COMPARE)
+COMPARED: tuple[type[exp.Expr], ...] = (*COMPARE, exp.Between)
 Words = tuple[int, ...]
 
 
@@ -174,17 +174,28 @@ def _with_given(node: exp.Expr, kinds: Sequence[type]) -> bool:
     """
     for place in node.find_all(exp.Placeholder):
         number = number_of(place.name)
-        type_, test = TYPES.get(kinds[number]), place.parent
-        if type_ is None or not isinstance(test, COMPARED):
+        type_ = TYPES.get(kinds[number])
+        test, other = compared_with(place)
+        if type_ is None or test is None or not isinstance(other, exp.Column):
             return False
-        other = test.expression if test.this is place else test.this
+        if place.parent_select is not node:  # whose helper views have no such variable
+            return False
         around = test.parent
         while isinstance(around, exp.And | exp.Paren):
             around = around.parent
-        if not isinstance(other, exp.Column) or not isinstance(around, exp.Where | exp.Join):
+        if not isinstance(around, exp.Where | exp.Join):
             return False
-        place.meta[GIVEN] = Typed(Var(_given_name(number)), type_, False)
+        given = place.meta[GIVEN] = Place(number)
+        given.typed = Typed(Var(_given_name(number)), type_, False)
     return True
+
+
+def compared_with(place: exp.Expr) -> tuple[exp.Expr | None, exp.Expr | None]:
+    """Return the comparison that a place is a side of, and its other side; None for no such place."""
+    test = place.parent
+    if not isinstance(test, COMPARED):
+        return None, None
+    return test, test.this if test.this is not place else test.args.get("expression")
 
 
 class Planned:

@@ -9,22 +9,26 @@ Of edits the values after a comma or a parenthesis are taken out, too: INSERT IN
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 STATEMENT = re.compile(r"\s*(?:(?P<edit>insert|update|delete|merge)|select)\b", re.IGNORECASE)
-BEFORE_VALUES = {False: ("=",), True: ("=", "(", ",")}  # of questions, of edits
+# of questions, of edits
+BEFORE_VALUES = {False: ("=", "<", ">", "between", "and"), True: ("=", "(", ",")}
 TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    |(?P<day>date\s*'[\d-]+')
+    |(?P<moment>timestamp\s*'[\d :.-]+')
     |(?P<text>'(?:[^']|'')*')
-    |(?P<number>\d+(?![\w.]))
+    |(?P<number>\d+(?:\.\d+)?(?![\w.]))
     |\$(?P<numbered>\d+)
     |(?P<next>\?)
     |(?<!:):(?P<named>[^\W\d]\w*)
-    |(?P<other>[^\W\d]\w*|"(?:[^"]|"")*"|`[^`]*`|::|[\d.]+\w*|.)""",
-    re.DOTALL | re.VERBOSE,
+    |(?P<other>[^\W\d]\w*|"(?:[^"]|"")*"|`[^`]*`|::|->>?|=>|<<|>>|[\d.]+\w*|.)""",
+    re.DOTALL | re.VERBOSE | re.IGNORECASE,
 )
 LENGTH_MOST = 4000  # of a text that is looked at
 NAME = "given"  # of a value's place, before its number
@@ -100,14 +104,39 @@ def shape_of(text: str) -> Shape | None:
             value = Given(parameter=token[kind])
         elif kind == "numbered":
             value = Given(parameter=int(token[kind]) - 1)
-        elif kind in ("text", "number") and last in BEFORE_VALUES[edits]:
-            value = Given(int(word) if kind == "number" else word[1:-1].replace("''", "'"))
+        elif kind in LITERALS and last.lower() in BEFORE_VALUES[edits]:
+            literal = LITERALS[kind](word)
+            value = None if literal is None else Given(literal)
         if value is not None:
             word = f":{NAME}{len(given)}"
             given.append(value)
         parts.append(word)
         last = last if kind == "space" else word
     return Shape("".join(parts), (*given,), edits, positions > 0)
+
+
+def _text(word: str) -> str:
+    return word[1:-1].replace("''", "'")
+
+
+def _number(word: str) -> int | Decimal:
+    return Decimal(word) if "." in word else int(word)
+
+
+def _moment(kind: type[date], word: str) -> date | None:
+    """Return DATE '2024-01-31' or TIMESTAMP '2024-01-31 12:00:00'; None if it is not written so."""
+    (_, text, _) = word.split("'")
+    try:
+        moment = kind.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if str(moment) == text else None
+
+
+LITERALS: dict[str, Callable[[str], Any]] = {
+    "text": _text, "number": _number, "day": partial(_moment, date),
+    "moment": partial(_moment, datetime),
+}  # fmt: skip
 
 
 def number_of(name: str) -> int:

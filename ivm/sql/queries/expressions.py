@@ -32,7 +32,19 @@ from ivm.sql.literals import constant
 from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
-from ivm.sql.terms import Call, Either, Lit, Literal, Term, Test, Typed, Var, originated, variables
+from ivm.sql.terms import (
+    Call,
+    Either,
+    Lit,
+    Literal,
+    Place,
+    Term,
+    Test,
+    Typed,
+    Var,
+    originated,
+    variables,
+)
 from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMPTZ, SqlType
 
 COMPARE: dict[type[exp.Expr], str] = {
@@ -44,7 +56,7 @@ CHOICES = (
     exp.NullSafeNEQ, exp.Cast, exp.Between, exp.In, exp.And, exp.Or, exp.Not,
 )  # fmt: skip
 MANY = 128  # constants of IN that are a table sooner than an equation each
-GIVEN = "given"  # in the meta of a place of a value: the variable that stands for it
+GIVEN = "given"  # in the meta of a place of a value: what stands for it
 NEVER: list[Literal] = [Test(Call("=", (Lit(1, "int64"), Lit(0, "int64"))))]
 
 
@@ -95,7 +107,8 @@ class Expressions:
             return self._known[id(node)][1]
         self._depth += 1
         try:
-            found = node.meta.get(GIVEN) or self._first_value(node)
+            place: Place | None = node.meta.get(GIVEN)
+            found = self._first_value(node) if place is None else _typed(place, node)
             self._known[id(node)] = node, found
             return found
         finally:
@@ -206,7 +219,7 @@ class Expressions:
         return None
 
     def _compared(self, node: exp.Expr, operation: str) -> Typed:
-        left, right = alike(node, self.value(node.this), self.value(node.expression))
+        left, right = self._sides(node)
         if left.type == NULL:
             return Typed(Lit(None, "bool"), BOOLEAN, True)
         if operation not in ("=", "!="):
@@ -214,6 +227,19 @@ class Expressions:
         return Typed(
             Call(operation, (left.term, right.term)), BOOLEAN, left.nullable or right.nullable
         )
+
+    def _sides(self, node: exp.Expr) -> tuple[Typed, Typed]:
+        """Return what a comparison compares, in a type in which they compare."""
+        return alike(node, *self._given_types(node))
+
+    def _given_types(self, node: exp.Expr) -> tuple[Typed, Typed]:
+        """Return what a comparison compares; a value that is given has the type of the other."""
+        sides = node.this, node.expression
+        for side, other in (sides, sides[::-1]):
+            place: Place | None = side.meta.get(GIVEN)
+            if place is not None and place.typed is None:
+                place.compare_with(self.value(other))
+        return self.value(sides[0]), self.value(sides[1])
 
     def _marked(self, node: exp.Expr) -> Typed:
         """Return EXISTS or IN as a value: whether the subquery has rows, in three values for IN."""
@@ -286,7 +312,7 @@ class Expressions:
         sides = (node.this, node.expression)
         if not all(isinstance(side, exp.Column) or GIVEN in side.meta for side in sides):
             return False
-        left, right = self.value(node.this), self.value(node.expression)
+        left, right = self._given_types(node)
         if left.type.store != right.type.store or left.type.name == "NULL":
             return False
         return self.builder.unify(self.body, left.term, right.term)
@@ -340,7 +366,7 @@ class Expressions:
         return [Test(is_null(amount(value) if value.type == INTERVAL else value.term, wanted))]
 
     def _comparison(self, node: exp.Expr, operation: str) -> list[Literal]:
-        left, right = alike(node, self.value(node.this), self.value(node.expression))
+        left, right = self._sides(node)
         if left.type == NULL or (isinstance(right.term, Lit) and right.term.value is None):
             return [*NEVER]
         if operation not in ("=", "!="):
@@ -408,6 +434,13 @@ class Expressions:
         if isinstance(value.term, Lit):
             return [] if value.term.value is wanted else [*NEVER]
         return [Test(value.term if wanted else negated(value.term))]
+
+
+def _typed(place: Place, node: exp.Expr) -> Typed:
+    """Return what stands for a value that is given."""
+    if place.typed is None:
+        raise SqlError("the type of this value is not known", node)
+    return place.typed
 
 
 def _counted(query: exp.Expr, name: str, *columns: str) -> exp.Select:
