@@ -316,11 +316,11 @@ def _costs(rule: InstalledRule, snap: Snapshot) -> list[str]:
             if len(plan.tries) == 1:
                 cost += costs.alone(1)
             elif plan.sensors:
-                found = costs.matching(1, round(rule.basis.expected), 0, round(bindings))
-                cost += max(found, costs.alone(1))
+                estimate = costs.matching(1, round(rule.basis.expected), 0, round(bindings))
+                cost += max(estimate, costs.alone(1))
             else:
-                found = costs.probing(bindings, rule.basis.expected, 1)
-                cost += max(found, costs.probing_at_least(1, 0))
+                estimate = costs.probing(bindings, rule.basis.expected, 1)
+                cost += max(estimate, costs.probing_at_least(1, 0))
         return cost
 
     counts = {name: snap.tree(name).count for name in (*rule.reads, *rule.writes)}
@@ -334,12 +334,12 @@ def _costs(rule: InstalledRule, snap: Snapshot) -> list[str]:
 
 def _steps(plan: Plan, number: int, rule: InstalledRule) -> Iterator[str]:
     """Say of each step of a plan how many rows it was estimated to find, and how many it found."""
-    estimated, found = (
+    estimated, counts = (
         [*steps[number]] if number < len(steps) else []
         for steps in (rule.basis.estimated, rule.basis.found)
     )
     about = [f"about {rows:,.0f} estimated" for rows in estimated]
-    exactly = [f"{rows:,} found" for rows in found]
+    exactly = [f"{rows:,} found" for rows in counts]
     for name, *both in zip_longest(plan.steps, about, exactly):
         if said := ", ".join(filter(None, both)):
             yield f"  rows      {name}: {said}"

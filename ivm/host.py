@@ -61,7 +61,7 @@ class RuleHost:
         Returns a function to call after the commit, which notifies workspaces over the same branch.
         Raises MaintainError.
         """
-        same_branch = [one for one in [*maintainers] if one.store.owns(txn)]
+        same_branch = [maintainer for maintainer in [*maintainers] if maintainer.store.owns(txn)]
         if any(_schema(txn.base.catalog, name) != _schema(txn.catalog, name) for name in before):
             rules = _rules_before(txn)
             if not all(_fits(txn, rules, name) for name in before):
@@ -69,7 +69,7 @@ class RuleHost:
         installed = same_branch[0].rules.of(txn) if same_branch else load(txn)
         watched = {installed.whole(name) for one in same_branch for name in one.subscriptions}
         built = built_sizes(txn)
-        strict = any(one.strict for one in same_branch)
+        strict = any(maintainer.strict for maintainer in same_branch)
         engine = Engine(
             txn,
             installed,

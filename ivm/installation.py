@@ -235,7 +235,7 @@ def _with_block(
         _refuse_circle(error, name, above)
         raise
     part = after.blocks[-1].part
-    edits = [one for one in part.edits if isinstance(one, Edit)]
+    edits = [edit for edit in part.edits if isinstance(edit, Edit)]
     for edit in part.edits:
         if not isinstance(edit, Edit):
             raise RuleSyntaxError(
@@ -244,8 +244,8 @@ def _with_block(
     refuse_foreign_writers([*left.blocks, *above], part)
     if block:
         _refuse_lost(block, part, above)
-    for one in above:
-        after = _again(store, before, after, one, name)
+    for later in above:
+        after = _again(store, before, after, later, name)
     return after, (*edits,)
 
 
@@ -401,7 +401,7 @@ def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> st
         one for one in block.part.predicates.values() if one.extensional and one.name in txn
     ]
     for predicate in sorted(
-        declared, key=lambda one: (one.where.line, one.where.column), reverse=True
+        declared, key=lambda predicate: (predicate.where.line, predicate.where.column), reverse=True
     ):
         if is_declared(txn, before, predicate):
             continue
@@ -533,7 +533,7 @@ def _handed_over(before: Installed, block: Block, gone: Container[str]) -> Insta
 
     Raises UninstallError for a relation that is `gone`.
     """
-    blocks = {one.name: one for one in before.blocks}
+    blocks = {other.name: other for other in before.blocks}
     for one in before.blocks:
         read = (
             {name for rule in one.rules for name in rule.reads} if one is not block else set[str]()

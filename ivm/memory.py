@@ -352,13 +352,13 @@ class within_memory(ContextDecorator):
         if error is None or not _is_refusal(error):
             return
         rows = self._rows() if callable(self._rows) else self._rows
-        found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
+        progress = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
         mapping = MAPPING if isinstance(error, OutOfMemoryError | OSError) else ""
         # they hold what was evaluated, and who has the error may need its memory
         clear_frames(error.__traceback__)
         gc.collect()
         raise RoomError(
-            f"{self._step}: the system refused memory{mapping}; {found}; {REMEDY}"
+            f"{self._step}: the system refused memory{mapping}; {progress}; {REMEDY}"
         ) from None
 
 

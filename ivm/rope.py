@@ -146,8 +146,8 @@ def note_erased(
             if change and fold:
                 rows = change.rows[:, change.actions != INSERT]
                 engine.erased[name] = texts_of(Before(engine.txn), rows, name, fold)
-        elif name not in predicates and (found := changed_in(engine.txn, name)):
-            engine.erased[name] = found
+        elif name not in predicates and (changed := changed_in(engine.txn, name)):
+            engine.erased[name] = changed
 
 
 def _concats_before(txn: Transaction) -> Mapping[str, Fold]:

@@ -216,11 +216,11 @@ class Maintainer:
         known = [*self.accounts, *self.subscriptions]
         with self.store.snapshot() as snap:
             for name in [name for name in known if name not in names or name in gone]:
-                found = None if name in names else read(snap, name)
+                stored = None if name in names else read(snap, name)
                 parts = (
-                    [part.name for part in found.relations] if isinstance(found, Wide) else [name]
+                    [part.name for part in stored.relations] if isinstance(stored, Wide) else [name]
                 )
-                if any(one in gone or one not in names for one in parts):
+                if any(part in gone or part not in names for part in parts):
                     self.accounts.pop(name, None)
                     self.subscriptions.drop(name)
 
@@ -609,9 +609,9 @@ class Marks:
 
     def _ended(self, name: str) -> Iterator[AbstractContextManager[None]]:
         """Yield the newest savepoint of a name after those within it, none of which stays."""
-        own = ""
-        while own != name:
-            own, savepoint = self._open.pop()
+        newest = ""
+        while newest != name:
+            newest, savepoint = self._open.pop()
             yield savepoint
 
 

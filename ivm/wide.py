@@ -353,7 +353,7 @@ def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
 def _nested(column: pa.ChunkedArray, type_: str) -> pa.Array:
     """Return the values of a column of texts, which are JSON without the brackets around it."""
     texts = column.to_pylist()
-    values = json.loads(f"[{','.join(f'[{one or str()}]' for one in texts)}]", strict=False)
+    values = json.loads(f"[{','.join(f'[{text or str()}]' for text in texts)}]", strict=False)
     return _array(
         [None if text is None else value for text, value in zip(texts, values, strict=True)], type_
     )
@@ -402,7 +402,7 @@ def _array(values: list[Any], type_: str) -> pa.Array:
         return pa.ListArray.from_arrays(
             offsets, _array(flat, type_.removesuffix("[]")), mask=missing
         )
-    own = members(type_)
+    kinds = members(type_)
     if type_.startswith("MAP("):
         pairs = [pair for value in values for pair in value or ()]
         if any(key is None for key, _ in pairs):
@@ -413,13 +413,13 @@ def _array(values: list[Any], type_: str) -> pa.Array:
         there = np.array([*(value is not None for value in values), True])
         offsets = with_nulls(of_numbers(pa.int32(), _ends(values)[there]), there)
         return pa.MapArray.from_arrays(
-            offsets, *(_array([pair[n] for pair in pairs], own[n][1]) for n in (0, 1))
+            offsets, *(_array([pair[n] for pair in pairs], kinds[n][1]) for n in (0, 1))
         )
     fields = [
         _array([None if value is None else value[n] for value in values], kind)
-        for n, (_, kind) in enumerate(own)
+        for n, (_, kind) in enumerate(kinds)
     ]
-    names = [name or f"element{n + 1}" for n, (name, _) in enumerate(own)]
+    names = [name or f"element{n + 1}" for n, (name, _) in enumerate(kinds)]
     return pa.StructArray.from_arrays(fields, names, mask=missing)
 
 

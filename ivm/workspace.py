@@ -328,8 +328,8 @@ class Workspace:
         No transaction and no installation leaves any, but a store that was repaired may have some.
         """
         with self.store.snapshot() as snap:
-            found = violated(snap, self.rules_of(snap)).items()
-            return {rule.text: Answer(snap[view].to_arrow(), 0.0) for view, rule in found}
+            broken = violated(snap, self.rules_of(snap)).items()
+            return {rule.text: Answer(snap[view].to_arrow(), 0.0) for view, rule in broken}
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:
@@ -398,8 +398,8 @@ class Workspace:
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view in the newest version.  Raises UnknownViewError."""
         snap = self.store.snapshot()
-        found = read(snap, whole(snap, name))
-        return self._relation(snap, name) if found is None else found
+        wide = read(snap, whole(snap, name))
+        return self._relation(snap, name) if wide is None else wide
 
     def tick(self, moment: datetime | None = None, branch: str | None = None) -> int:
         """Move the clock of the kept views that have one, to now or to another moment; return the
@@ -594,9 +594,9 @@ class Workspace:
         limits: Limits = (None, None),
     ) -> Answer:
         with sketch, allowing(self.memory):
-            found, warnings = ask(self._maintainer, self._asked, sketch, text, parameters, limits)
+            reply, warnings = ask(self._maintainer, self._asked, sketch, text, parameters, limits)
         warn(warnings, stacklevel=4)
-        return found
+        return reply
 
     # -- statistics and checks
 
@@ -680,11 +680,11 @@ class Workspace:
             if predicate.extensional:
                 raise not_a_view(name)
             rebuild(sketch, installed, rules_below(installed, [name]), recording=False)
-            if found := tree_difference(
+            if difference := tree_difference(
                 sketch, name, predicate.stored_types, installed.layouts[name].compared
             ):
                 raise DivergenceError(
-                    f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`"
+                    f"{name} is not what follows from scratch: {difference.fact}; see `ivm fsck`"
                 )
 
     def declarations(self) -> dict[str, str | None]:
@@ -761,8 +761,8 @@ class Workspace:
                     f"only traces of the same have a distance"
                 )
             return sum(
-                distance(trace_of(before, one), trace_of(after, other))
-                for one, other in zip(*plans, strict=True)
+                distance(trace_of(before, plan), trace_of(after, other))
+                for plan, other in zip(*plans, strict=True)
             )
 
     def _at(self, version: int | str | None) -> Snapshot:
@@ -788,7 +788,7 @@ class Workspace:
             with self.store.sketch() as sketch:
                 return explain_question(sketch, self.rules_of(sketch), name)
         with self.store.snapshot() as snap:
-            views = [(one, self._stats(snap, one)) for one in stored_as(snap, name)]
+            views = [(view, self._stats(snap, view)) for view in stored_as(snap, name)]
             return "\n".join(explain(self.rules_of(snap), one, stats, snap) for one, stats in views)
 
     def why(

@@ -154,10 +154,10 @@ def recompute(
     if not parts:  # the view holds bindings whose arithmetic fails, and there are none
         return [np.empty((layout.visible, 0), np.int64)]
     width, predicate = len(parts[0][1]), installed.program.predicates[name]
-    found = [*compose_rows(source, predicate, parts, head_spec(layout, width))]
+    composed = [*compose_rows(source, predicate, parts, head_spec(layout, width))]
     if layout.kind == SUM:
-        check_sums(source, predicate, *found)
-    return [rows[: layout.visible] for rows in found]
+        check_sums(source, predicate, *composed)
+    return [rows[: layout.visible] for rows in composed]
 
 
 def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:

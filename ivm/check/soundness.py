@@ -122,21 +122,21 @@ class Soundness:
         """Return the stored intervals of a sensor that start with `alphas`, as ranges by the
         columns after a and b.
         """
-        depth, found = len(alphas), dict[tuple[int, ...], Ranges]()
+        depth, intervals = len(alphas), dict[tuple[int, ...], Ranges]()
         for batch in read_batches(self._pages, self._stored[s], alphas, rows=4096):
             same = np.flatnonzero(
                 (batch[:depth] != np.array(alphas, np.int64)[:, None]).any(axis=0)
             )
             end = int(same[0]) if len(same) else batch.shape[1]
             for a, b, *gammas in batch[depth:, :end].T.tolist():
-                ranges = found.setdefault((*gammas,), [])
+                ranges = intervals.setdefault((*gammas,), [])
                 if ranges and a <= ranges[-1][1]:
                     ranges[-1] = ranges[-1][0], max(b, ranges[-1][1])
                 elif a <= b:
                     ranges.append((a, b))
             if end < batch.shape[1]:
                 break
-        return found
+        return intervals
 
 
 def meet(left: Ranges, other: Ranges) -> Ranges:

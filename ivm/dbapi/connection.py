@@ -169,8 +169,8 @@ class Cursor:
         """
         self._begin()
         with errors.errors_of_pep249():
-            found, edits = self.connection._sql(operation, _values(parameters))
-        self._take(found, edits)
+            answer, edits = self.connection._sql(operation, _values(parameters))
+        self._take(answer, edits)
         return self
 
     def executemany(self, operation: str, rows: Iterable[Any]) -> Self:
@@ -194,8 +194,8 @@ class Cursor:
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """Return the next `size` rows, by default `arraysize`, fewer at the end."""
         rows = self._answer()
-        wanted = self.arraysize if size is None else size
-        return [row for _, row in zip(range(wanted), rows, strict=False)]
+        most = self.arraysize if size is None else size
+        return [row for _, row in zip(range(most), rows, strict=False)]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return all further rows."""

@@ -140,7 +140,7 @@ class Choice:
             self._left(one) * context.txn.tree(name).count for one in group for name in one.writes
         )
         return costs.anew(
-            stored, sum(costs.evaluating(one.plans, self._evaluated(one)) for one in group)
+            stored, sum(costs.evaluating(rule.plans, self._evaluated(rule)) for rule in group)
         )
 
     def _evaluated(self, rule: InstalledRule) -> costs.Evaluated:
@@ -175,11 +175,11 @@ class Choice:
         transition = context.transition(indices_of(plan))
         sampled = transition._replace(deltas={**context.deltas, **sample})
         trees = [*map(context.txn.tree, rule.sensitivity_names(rule.plans.index(plan)))]
-        found = maintain(context.txn.pages, plan, sampled, trees, rule.granularity)
-        if found is None:
+        change = maintain(context.txn.pages, plan, sampled, trees, rule.granularity)
+        if change is None:
             return 0.0
-        renewed = sum(len(actions) for actions, _ in found.renewals)
-        return costs.matching(every, found.operations, renewed, len(found.delta.actions))
+        renewed = sum(len(actions) for actions, _ in change.renewals)
+        return costs.matching(every, change.operations, renewed, len(change.delta.actions))
 
     def _changed_rows(self, plan: Plan) -> dict[Index, int]:
         """Return how many rows have changed of each index of a plan that has any."""
@@ -197,7 +197,7 @@ class Choice:
     def _left(self, rule: InstalledRule) -> float:
         """Estimate the part of a rule's bindings that is left where rows of relations have gone."""
         context = self._context
-        changed = [own for own in map(context.own, rule.reads) if own in context.before]
+        changed = [name for name in map(context.own, rule.reads) if name in context.before]
         return prod(
             min(1.0, context.tree(own).count / max(1, context.before[own].count)) for own in changed
         )
@@ -218,4 +218,4 @@ class Choice:
         rows = {
             own: rule.basis.sizes.get(own.predicate, context.before[own].count) for own in changed
         }
-        return sum(len(context.deltas[own].actions) / max(1, rows[own]) for own in changed)
+        return sum(len(context.deltas[name].actions) / max(1, rows[name]) for name in changed)

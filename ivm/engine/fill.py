@@ -87,7 +87,7 @@ class Fill:
         needs the room.
         """
         txn, helpers = self.context.txn, {*filter(is_helper, rule.reads)}
-        read = {name for one in later for name in one.reads} if helpers else set()
+        read = {name for reader in later for name in reader.reads} if helpers else set()
         for name in helpers - read:
             tree = txn.tree(name)
             if 8 * tree.spec.columns * tree.count > KEPT:

@@ -143,7 +143,7 @@ def _by_alternatives(
                 break
         else:
             came.append(rule)
-    came, left = ([one for one in some if one.definition.body] for some in (came, left))
+    came, left = ([rule for rule in some if rule.definition.body] for some in (came, left))
     return Patch(tuple(came), tuple(left), tuple(partly))
 
 
@@ -161,15 +161,15 @@ def _shared(
         or _maintenance(rule)[:-1] != _maintenance(was)[:-1]
     ):
         return []
-    waiting, found = [*range(len(old.body))], list[tuple[int, int]]()
+    waiting, pairs = [*range(len(old.body))], list[tuple[int, int]]()
     for place, body in enumerate(new.body):
-        own = [names.get(name, name) for name in _names(_only(rule, [place]).definition)]
+        renamed = [names.get(name, name) for name in _names(_only(rule, [place]).definition)]
         for other in waiting:
-            if old.body[other] == body and own == [*_names(_only(was, [other]).definition)]:
-                found.append((place, other))
+            if old.body[other] == body and renamed == [*_names(_only(was, [other]).definition)]:
+                pairs.append((place, other))
                 waiting.remove(other)
                 break
-    return found
+    return pairs
 
 
 def _only(rule: InstalledRule, places: Iterable[int]) -> InstalledRule:
@@ -188,11 +188,11 @@ def _without(rule: InstalledRule, places: Container[int]) -> InstalledRule:
 
 def _writers(installed: Installed) -> dict[str, list[InstalledRule]]:
     """Return the rules of each view."""
-    found = defaultdict[str, list[InstalledRule]](list)
+    writers = defaultdict[str, list[InstalledRule]](list)
     for rule in installed.rules:
         for view in rule.writes:
-            found[view].append(rule)
-    return found
+            writers[view].append(rule)
+    return writers
 
 
 def _is_stored_alike(
@@ -229,20 +229,20 @@ def _twins(
     for rule in before.rules:
         if rule not in same:
             waiting[rule.sketch].append(rule)
-    found, names = dict[InstalledRule, InstalledRule](), dict[str, str]()
+    twins, names = dict[InstalledRule, InstalledRule](), dict[str, str]()
     for rule in after.rules:
         alike = [rule] if rule in same else waiting.get(rule.sketch, [])
         shape = shape_of(rule.definition) if alike and rule not in same else None
-        for one in alike:
-            if shape and shape_of(one.definition) != shape:
+        for twin in alike:
+            if shape and shape_of(twin.definition) != shape:
                 continue
-            pairs = dict(zip(_names(rule.definition), _names(one.definition), strict=True))
-            if _maintenance(one) == _maintenance(rule) and _agree(names, pairs):
+            pairs = dict(zip(_names(rule.definition), _names(twin.definition), strict=True))
+            if _maintenance(twin) == _maintenance(rule) and _agree(names, pairs):
                 names |= {name: was for name, was in pairs.items() if is_made(name)}
-                found[rule] = one
-                alike.remove(one)
+                twins[rule] = twin
+                alike.remove(twin)
                 break
-    return found, names
+    return twins, names
 
 
 def _agree(names: Mapping[str, str], pairs: Mapping[str, str]) -> bool:

@@ -320,8 +320,8 @@ class Tables:
         terms = terms_of(self._installed, step)
         self._texts += [(len(tables["terms"]) + row, text) for row, text in terms.texts]
         tables["terms"] += terms.rows
-        for one in self._installed.heads[plan].queued:
-            self._add_head(one, terms)
+        for head in self._installed.heads[plan].queued:
+            self._add_head(head, terms)
         spans = [*zip(starts, map(len, lists), strict=True)]
         if kind == kernel.MATCH:
             spans[0] = words, words + len(matching.words)

@@ -160,8 +160,8 @@ def added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
     for rows in parts:
         same = (int(key[0]) if (key == key[0]).all() else None for key in rows[:keys])
         alike[*same].append(rows)
-    found = [_added(some, keys) for some in alike.values()] if len(alike) <= ALIKE_MAX else []
-    known = [rows for rows in found if rows is not None]
+    sums = [_added(some, keys) for some in alike.values()] if len(alike) <= ALIKE_MAX else []
+    known = [rows for rows in sums if rows is not None]
     if len(known) < len(alike):
         return None
     return known[0] if len(known) == 1 else _adjacent(np.concatenate(known, axis=1), keys, True)
@@ -320,10 +320,10 @@ class Lookup:
         if place is not None:
             return place.take(np.where(inside, codes, len(place) - 1))
         codes = np.where(inside, codes, -1)
-        found = np.searchsorted(self._codes, codes)
-        there = found < len(self._codes)
-        there[there] = self._codes[found[there]] == codes[there]
-        return np.where(there, found, -1)
+        numbers = np.searchsorted(self._codes, codes)
+        there = numbers < len(self._codes)
+        there[there] = self._codes[numbers[there]] == codes[there]
+        return np.where(there, numbers, -1)
 
     def _places_for(self, more: int) -> np.ndarray | None:
         """Return the number of each code, if they are few or as many keys are sought; `more`

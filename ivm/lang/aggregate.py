@@ -136,11 +136,11 @@ def in_order_of(
     """Return the aggregates in the order of the heads that have their results as values.  Raises
     AggregateError.
     """
-    found = {aggregate.result: aggregate for aggregate in aggregates}
-    for one in aggregates:
+    named = {aggregate.result: aggregate for aggregate in aggregates}
+    for aggregate in aggregates:
         if (
             len(aggregates) != len(heads)
-            or [*(head.value for head in heads)].count(one.result) != 1
+            or [*(head.value for head in heads)].count(aggregate.result) != 1
         ):
             if len(aggregates) == 1:
                 reason = "an aggregation has one head"
@@ -148,11 +148,11 @@ def in_order_of(
                 reason = "each aggregate has one head"
             raise AggregateError(
                 heads[0].where,
-                f"{reason}, a function with {one.result.name} as its value: f[x] = "
-                f"{one.result.name}",
+                f"{reason}, a function with {aggregate.result.name} as its value: f[x] = "
+                f"{aggregate.result.name}",
             )
     return tuple(
-        found[head.value] for head in heads if isinstance(head.value, Var) and head.value in found
+        named[head.value] for head in heads if isinstance(head.value, Var) and head.value in named
     )
 
 
@@ -235,7 +235,7 @@ def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
     if result in head.args:
         reason = f"an aggregation has one head, a function with {result.name} as its value"
         raise AggregateError(head.where, f"{reason}: f[x] = {result.name}")
-    if sum(one.predicate == head.predicate for one in rule.heads) > 1:
+    if sum(other.predicate == head.predicate for other in rule.heads) > 1:
         raise AggregateError(
             head.where,
             f"{head.predicate} is the head of two aggregates: give each a name of its own",
@@ -329,16 +329,16 @@ def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, T
     its arguments' types.
     """
     operation, op = operation_of(aggregate), aggregate.op
-    found = [types[v.name] for v in aggregate.arguments]
-    if found and not operation.admits(found[0]):
-        if wide_scale(found[0]) is not None and op in ("sum", "avg"):
+    taken = [types[v.name] for v in aggregate.arguments]
+    if taken and not operation.admits(taken[0]):
+        if wide_scale(taken[0]) is not None and op in ("sum", "avg"):
             reason = "sum the four decimal:part[x, n] of its values, and put the sums together by decimal:joined"
             raise AggregateError(
-                aggregate.where, f"{op} does not take {found[0]}, of more than 18 digits: {reason}"
+                aggregate.where, f"{op} does not take {taken[0]}, of more than 18 digits: {reason}"
             )
-        raise AggregateError(aggregate.where, f"{op} does not take {found[0]}: {operation.takes}")
+        raise AggregateError(aggregate.where, f"{op} does not take {taken[0]}: {operation.takes}")
     ordering = (
-        found if operation.numbered and not aggregate.by else found[1:] if aggregate.by else []
+        taken if operation.numbered and not aggregate.by else taken[1:] if aggregate.by else []
     )
     given = op in ("argmin", "argmax", "top", "bottom")  # an order by key variables may hold bools
     if given and (unordered := [type_ for type_ in ordering if not _is_ordered(type_)]):
@@ -346,8 +346,8 @@ def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, T
             aggregate.where,
             f"{op} does not order {unordered[0]}: {ORDERED.replace('takes', 'orders')}",
         )
-    result = operation.gives or found[0]
-    if operation.scaled and (digits := scale(found[0])) is not None:
+    result = operation.gives or taken[0]
+    if operation.scaled and (digits := scale(taken[0])) is not None:
         result = f"decimal(18,{digits})"
     return {
         aggregate.result.name: result,

@@ -187,8 +187,8 @@ def _merged(
         if isinstance(literal, Atom) and predicate and predicate.key_count is not None:
             key = literal.predicate, literal.args[: predicate.key_count]
             place = places.setdefault(key, len(merged))
-            if place < len(merged) and (one := _one_atom(merged[place], literal, unnamed)):
-                merged[place] = one
+            if place < len(merged) and (joined := _one_atom(merged[place], literal, unnamed)):
+                merged[place] = joined
                 continue
         merged.append(literal)
     return tuple(merged)
@@ -365,8 +365,8 @@ class _Neighbours:
         *group, point = atom.args
         # an equation binds it, so that it is a variable
         if needed and (isinstance(point, Const) or point in group):
-            own = next(self._fresh)
-            body, point = (*body, Compare("=", own, point, where=atom.where)), own
+            fresh = next(self._fresh)
+            body, point = (*body, Compare("=", fresh, point, where=atom.where)), fresh
         column, result = next(self._fresh), next(self._fresh)
         others = [next(self._unnamed) for _ in range(arguments - len(atom.args) + is_function)]
         terms = (*group, column, *others)

@@ -67,7 +67,7 @@ def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -
                 verb = "declared" if before.extensional else "derived by the rule"
                 reason = f"{predicate.name} is {verb} at {before.where} already: use another name"
                 raise RedefinitionError(predicate.where, reason)
-        waiting = [one for one in waiting if one not in ready]
+        waiting = [declaration for declaration in waiting if declaration not in ready]
     left = tuple(one for one in program.statements if not isinstance(one, Declaration))
     return replace(program.defining(predicates, known), statements=left, stored=tuple(stored))
 
@@ -96,16 +96,16 @@ def _implied(program: Program, names: set[str]) -> Iterator[Declaration]:
         if isinstance(statement, Clause)
         for head in statement.heads
     }
-    for one in program.statements:
-        if not isinstance(one, Constraint) or not is_head(one.left):
+    for statement in program.statements:
+        if not isinstance(statement, Constraint) or not is_head(statement.left):
             continue
-        call, value = split(one.left)
+        call, value = split(statement.left)
         terms = {*call.args} if value is None else {*call.args, value}
         if call.name not in names | derived and terms == {
-            a.args[0] for a in _of_one_column(one.items)
+            a.args[0] for a in _of_one_column(statement.items)
         }:
             names.add(call.name)
-            yield Declaration(one.left, (), one.items)
+            yield Declaration(statement.left, (), statement.items)
 
 
 def _of_one_column(items: Iterable[Formula]) -> Iterator[Application]:

@@ -74,13 +74,13 @@ def infer(program: Program, known: Program, guarding: bool = True) -> Program:
     Raises RuleTypeError, ArityError, AggregateError, RecursionRefusedError.
     """
     predicates = program.over(known)
-    own, given = {id(rule) for rule in program.rules}, frozenset(predicates)
+    ids, given = {id(rule) for rule in program.rules}, frozenset(predicates)
     rules = tuple(
         rule
         for stratum in strata_of((*known.tied_to(program.rules), *program.rules))
         for rule in _typed_stratum(
             stratum,
-            [rule for rule in stratum.rules if id(rule) in own],
+            [rule for rule in stratum.rules if id(rule) in ids],
             predicates,
             given,
             guarding,
@@ -155,12 +155,12 @@ def _typed(
     rule = without_nulls(with_types(rule, predicates), predicates)
     check_ordered(rule)
     made = skipping_nulls(rule, predicates, recursive, guarding)
-    for one in made:
-        absent = [a.result for a in one.aggregates if a.absent and a.absent.value is None]
-        for head in one.heads:
-            nulls = nullable_places(head.terms, one.body, predicates)
+    for written in made:
+        absent = [a.result for a in written.aggregates if a.absent and a.absent.value is None]
+        for head in written.heads:
+            nulls = nullable_places(head.terms, written.body, predicates)
             nullable = (*nulls, *[len(head.args)] * (head.value in absent))
-            _define(head, one, nullable, predicates, head.predicate in given)
+            _define(head, written, nullable, predicates, head.predicate in given)
     return made
 
 

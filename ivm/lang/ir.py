@@ -396,9 +396,9 @@ def show_term(term: Term, binding: int = 0) -> str:
         case Const():
             return show_constant(term)
         case Binary():
-            own = _BINDING[term.op]
-            text = f"{show_term(term.left, own)} {term.op} {show_term(term.right, own + 1)}"
-            return f"({text})" if own < binding else text
+            rank = _BINDING[term.op]
+            text = f"{show_term(term.left, rank)} {term.op} {show_term(term.right, rank + 1)}"
+            return f"({text})" if rank < binding else text
         case Call(name, (left, right)) if name in MIRRORED:
             return f"{show_term(left)} {name} {show_term(right)}"
         case Call():
@@ -433,13 +433,13 @@ def show_constant(constant: Const) -> str:
 
 def atoms(literals: Iterable[Literal]) -> list[Atom]:
     """Return every atom of some literals, including those in negations."""
-    found: list[Atom] = []
+    gathered: list[Atom] = []
     for literal in literals:
         if isinstance(literal, Atom):
-            found.append(literal)
+            gathered.append(literal)
         elif isinstance(literal, Negation):
-            found += atoms(literal.body)
-    return found
+            gathered += atoms(literal.body)
+    return gathered
 
 
 def literals_of(body: Iterable[Disjunct]) -> Iterable[Literal]:

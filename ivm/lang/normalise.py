@@ -304,26 +304,26 @@ def normalise(program: Program, known: Program) -> Program:
     clauses, demands, left = list[Clause](), list[Constraint](), list[Statement]()
     orders, equivalences = list[Subsumption](), list[Application]()
     answer = None
-    for one in program.statements:
-        if isinstance(one, Subsumption):
-            orders.append(one)
-            answer = one.lesser.name
-        elif isinstance(one, Clause) and split(one.heads[0])[0].name == EQUIVALENCE:
-            equivalences.append(_declared(one))
+    for statement in program.statements:
+        if isinstance(statement, Subsumption):
+            orders.append(statement)
+            answer = statement.lesser.name
+        elif isinstance(statement, Clause) and split(statement.heads[0])[0].name == EQUIVALENCE:
+            equivalences.append(_declared(statement))
             answer = equivalences[-1].name
-        elif isinstance(one, Clause) and split(one.heads[0])[0].name != BAG:
-            clauses.append(one)
-            answer = split(one.heads[0])[0].name
-        elif isinstance(one, Constraint):
-            demands.append(one)
-            answer = name_of(one)
+        elif isinstance(statement, Clause) and split(statement.heads[0])[0].name != BAG:
+            clauses.append(statement)
+            answer = split(statement.heads[0])[0].name
+        elif isinstance(statement, Constraint):
+            demands.append(statement)
+            answer = name_of(statement)
         else:
-            left.append(one)
+            left.append(statement)
     heads = [split(head)[0].name for clause in clauses for head in clause.heads]
     names = {*program.over(known), *heads}
     constraints = (clause for demand in demands for clause in clauses_of(demand, names))
     plain: Iterable[Clause] = without_aggregations((*clauses, *constraints), names)
-    declared = {name: one for name, one in program.predicates.items() if name not in program.stored}
+    declared = {name: p for name, p in program.predicates.items() if name not in program.stored}
     plain = with_closures([*plain], orders, equivalences, declared)
     rules = _gathered(rule for clause in plain for rule in _rules_of(clause, names))
     return replace(program, rules=rules, statements=tuple(left), answer=answer)
@@ -352,7 +352,7 @@ def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
             tables[head] = [*rule.body]
             made.append(rule)
     return tuple(
-        replace(one, body=(*tables[one.heads[0]],)) if is_table(one) else one for one in made
+        replace(rule, body=(*tables[rule.heads[0]],)) if is_table(rule) else rule for rule in made
     )
 
 
@@ -400,7 +400,7 @@ def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> lis
     """
     *made, rule = rules
     some = tuple(replace(head, predicate=f"{head.predicate}$some") for head in rule.heads)
-    plain = tuple(replace(one, absent=None) for one in rule.aggregates)
+    plain = tuple(replace(aggregate, absent=None) for aggregate in rule.aggregates)
     made.append(replace(rule, heads=some, aggregates=plain, text=f"{clause.text}  (what is there)"))
     for head, there, aggregate in zip(rule.heads, some, rule.aggregates, strict=True):
         if aggregate.absent is None or not head.args:
@@ -557,7 +557,7 @@ def _rename_hidden(
     if not isinstance(literal, Negation):
         atom_or_comparison: Literal = renamed(literal, names) if names else literal
         return atom_or_comparison
-    own = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
-    hidden.update(own.values())
-    body = tuple(_rename_hidden(inner, {**names, **own}, hidden, fresh) for inner in literal.body)
-    return replace(literal, body=body, exists=tuple(own.values()))
+    new = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
+    hidden.update(new.values())
+    body = tuple(_rename_hidden(inner, {**names, **new}, hidden, fresh) for inner in literal.body)
+    return replace(literal, body=body, exists=tuple(new.values()))

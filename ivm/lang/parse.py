@@ -553,7 +553,7 @@ class Builder(Transformer[Token, list[Statement]]):
 def _without_texts(text: str) -> str:
     """Return a text with spaces for its strings and comments."""
     return re.sub(
-        r'"(\\.|[^"\\\n])*"|//[^\n]*|/\*(.|\n)*?\*/', lambda found: " " * len(found[0]), text
+        r'"(\\.|[^"\\\n])*"|//[^\n]*|/\*(.|\n)*?\*/', lambda match: " " * len(match[0]), text
     )
 
 

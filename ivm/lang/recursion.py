@@ -81,7 +81,7 @@ def split_recursion(program: Program, known: Program) -> Program:
 
 def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
     """Give each aggregating rule an auxiliary view of its own, if a view has several such rules."""
-    found: list[Rule] = []
+    split: list[Rule] = []
     of: Counter[str] = Counter()
     for rule in rules:
         name = rule.heads[0].predicate
@@ -90,11 +90,11 @@ def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
         if of[name] > 1:
             head = replace(rule.heads[0], predicate=f"{name}{of[name]}")
             rule = replace(rule, heads=(head,))
-        elif found and found[-1].heads[0].predicate.startswith(name + BODY):
+        elif split and split[-1].heads[0].predicate.startswith(name + BODY):
             # it aggregates that view
-            rule = replace(rule, body=((marked(found[-1].heads[0]),),))
-        found.append(rule)
-    return found
+            rule = replace(rule, body=((marked(split[-1].heads[0]),),))
+        split.append(rule)
+    return split
 
 
 def _is_semilattice(op: str | None) -> bool:
@@ -165,7 +165,7 @@ def _check_negations(rule: Rule, stratum: Stratum) -> None:
 
 
 def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
-    ops = {one.aggregate.op if one.aggregate else "" for one in stratum.rules}
+    ops = {rule.aggregate.op if rule.aggregate else "" for rule in stratum.rules}
     op, name = rule.aggregate.op if rule.aggregate else "", rule.heads[0].predicate
     read = next((name for name in rule.reads if name in stratum.recursive), name)
     if op and not _is_semilattice(op):
@@ -177,7 +177,7 @@ def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
             f"recursion through {op} has no meaning: {_cycle(rule, read, stratum, 'aggregates')}; "
             f"let {op} read only views that do not read this one, or {remedy}",
         )
-    if len(ops) > 1 and all(not one or _is_semilattice(one) for one in ops) and op == min(ops):
+    if len(ops) > 1 and all(not op or _is_semilattice(op) for op in ops) and op == min(ops):
         raise RecursionRefusedError(
             rule.where,
             f"recursion through {max(ops)} takes only functions that are aggregated by {max(ops)}: "
@@ -193,14 +193,14 @@ def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
     """Describe a cycle in words, from a rule's view through `name` and back."""
     reader, queue = {name: name}, [name]
     for at in queue:  # grows
-        for read in {read for one in stratum.rules if at in one.writes for read in one.reads}:
+        for read in {read for rule in stratum.rules if at in rule.writes for read in rule.reads}:
             if read in stratum.recursive and read not in reader:
                 reader[read] = at
                 queue.append(read)
     chain = [rule.heads[0].predicate]
     while chain[-1] != name:
         chain.append(reader[chain[-1]])
-    first, *names = dict.fromkeys(named_part(one) for one in (chain[0], *reversed(chain)))
+    first, *names = dict.fromkeys(named_part(name) for name in (chain[0], *reversed(chain)))
     return f"{first} {verb} " + ", which reads ".join([*names, first])
 
 
@@ -214,14 +214,14 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
     `sign` is 1 for min, where smaller is better, -1 for max, and 0 for a semilattice that a user
     registered.
     """
-    own = [x for x in disjunct if isinstance(x, Atom) and x.predicate in stratum.recursive]
-    others = [x for x in disjunct if x not in own]
-    values = [x.value for x in own]
+    atoms = [x for x in disjunct if isinstance(x, Atom) and x.predicate in stratum.recursive]
+    others = [x for x in disjunct if x not in atoms]
+    values = [x.value for x in atoms]
     if any(not isinstance(v, Var) for v in values) or len({*values}) < len(values):
-        raise _not_monotone(rule, own[0], "its value must be a variable of its own")
+        raise _not_monotone(rule, atoms[0], "its value must be a variable of its own")
     tainted = {v for v in values if isinstance(v, Var)}
     held = {v for x in others if isinstance(x, Atom) for v in variables(x)} | {
-        v for x in own for v in variables(*x.args)
+        v for x in atoms for v in variables(*x.args)
     }
     equations = [x for x in others if isinstance(x, Compare) and x.op == "="]
     # whether a variable rises (1) or falls (-1) with the values of the stratum
@@ -306,8 +306,8 @@ def adds_only(rule: Rule, recursive: Container[str]) -> bool:
     """
     sign = {"min": 1, "max": -1}.get(rule.aggregate.op, 0) if rule.aggregate else 0
     for disjunct in rule.body if sign else ():
-        own = [x for x in disjunct if isinstance(x, Atom) and x.predicate in recursive]
-        values = {x.value for x in own if isinstance(x.value, Var)}
+        atoms = [x for x in disjunct if isinstance(x, Atom) and x.predicate in recursive]
+        values = {x.value for x in atoms if isinstance(x.value, Var)}
         held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
         equations = [x for x in disjunct if isinstance(x, Compare) and x.op == "="]
         rising = dict.fromkeys(values, 1)

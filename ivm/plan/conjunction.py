@@ -132,7 +132,7 @@ class Conjunction:
         negated = [
             x for n in disjunct if isinstance(n, Negation) for x in n.body if isinstance(x, Atom)
         ]
-        found = {
+        keyed = {
             term.name
             for atom in (*positive, *negated)
             for term in atom.args
@@ -143,7 +143,7 @@ class Conjunction:
             for atom in atoms(disjunct)
             if isinstance(atom.value, Var) and self._stores_value_as_key(atom)
         ]
-        return found | {value.name for value in values if value.name not in self.used_once}
+        return keyed | {value.name for value in values if value.name not in self.used_once}
 
     def _joined_values(self, disjunct: Disjunct) -> set[str]:
         """Return the variables of functions' values that the join seeks, since other atoms or
@@ -156,7 +156,7 @@ class Conjunction:
         values = Counter(
             x.value.name for x in positive if isinstance(x.value, Var) and len(x.args) < KEYS_MAX
         )
-        found = {name for name, times in values.items() if times > 1}
+        shared = {name for name, times in values.items() if times > 1}
         within = [{v.name for v in variables(x)} for x in positive]
         bound = {name for names in within for name in names}
         comparisons = [
@@ -165,9 +165,9 @@ class Conjunction:
         for names in pinned(
             [x for x in comparisons if x and x.seekable and x.times.keys() <= bound]
         ):
-            if len(names) > 1 and not any(names <= own for own in within):
-                found |= names & values.keys()
-        return found
+            if len(names) > 1 and not any(names <= held for held in within):
+                shared |= names & values.keys()
+        return shared
 
     def _fresh_name(self) -> str:
         """Return a fresh variable name, for a column that an equality fixes."""
@@ -384,7 +384,7 @@ class Conjunction:
         """
         if not self._with_unread:
             return (*order,)
-        found, level = [*order], {name: place for place, name in enumerate(order)}
+        placed, level = [*order], {name: place for place, name in enumerate(order)}
         begun = 1 + max(level[name] for name in self.atoms[t].names if name)
         for number, a in self._with_unread:
             columns = [c for _, c in self._used(a, level)]
@@ -398,29 +398,29 @@ class Conjunction:
             }
             if number == t or all(level[name] >= begun for name in before.values()):
                 for c, name in before.items():
-                    found.insert(found.index(name), f"${number}.{c}")
-        return (*found,)
+                    placed.insert(placed.index(name), f"${number}.{c}")
+        return (*placed,)
 
     @cached_property
     def _with_unread(self) -> list[tuple[int, Arguments]]:
         """The atoms of functions of several values of which columns are read, but some before
         these are not.
         """
-        found = [(n, a) for n, a in enumerate(self.atoms) if not a.negated and None in a.names]
+        unread = [(n, a) for n, a in enumerate(self.atoms) if not a.negated and None in a.names]
         keyed = (
-            (n, a) for n, a in found if self.predicates[a.atom.predicate].key_count is not None
+            (n, a) for n, a in unread if self.predicates[a.atom.predicate].key_count is not None
         )
         return [(n, a) for n, a in keyed if any(a.names[a.names.index(None) :])]
 
     def _used(self, arguments: Arguments, level: Mapping[str, int]) -> list[tuple[int, int]]:
         """Return the levels of an atom, each with its column."""
-        found = [(level[name], c) for c, name in enumerate(arguments.names) if name is not None]
+        places = [(level[name], c) for c, name in enumerate(arguments.names) if name is not None]
         for number, other in self._with_unread:
             if other is not arguments:
                 continue
             unread = {f"${number}.{c}": c for c, name in enumerate(arguments.names) if name is None}
-            found += [(level[name], c) for name, c in unread.items() if name in level]
-        return sorted(found)
+            places += [(level[name], c) for name, c in unread.items() if name in level]
+        return sorted(places)
 
     def _trie(self, arguments: Arguments, level: Mapping[str, int]) -> Trie:
         used = self._used(arguments, level)
@@ -458,8 +458,8 @@ class ScanConjunction(Conjunction):
     @staticmethod
     def applies(disjunct: Disjunct) -> bool:
         """Return whether a disjunct reads one relation only, once."""
-        found = [literal for literal in disjunct if not isinstance(literal, Compare)]
-        return len(found) == 1 and isinstance(found[0], Atom)
+        literals = [literal for literal in disjunct if not isinstance(literal, Compare)]
+        return len(literals) == 1 and isinstance(literals[0], Atom)
 
     def _keys_in_atoms(self, disjunct: Disjunct) -> set[str]:
         (atom,) = (literal for literal in disjunct if isinstance(literal, Atom))

@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
 def sources_of(plan: Plan) -> list[Source]:
     """Return the atoms of a plan as columns of their relations."""
-    found = []
+    sources = []
     for t, trie in enumerate(plan.tries):
         names = [
             parted(name) if (t, name) in plan.apart else name
@@ -50,8 +50,8 @@ def sources_of(plan: Plan) -> list[Source]:
         places |= {
             r.variable: _relation_column(trie.index, r.column) for r in plan.reads if r.trie == t
         }
-        found.append(Source(trie.index.predicate, places, frozenset(names), trie.negated))
-    return found
+        sources.append(Source(trie.index.predicate, places, frozenset(names), trie.negated))
+    return sources
 
 
 def parted(name: str) -> str:
@@ -125,13 +125,13 @@ def _ears(names: Sequence[frozenset[str]]) -> tuple[list[tuple[int, int]], list[
     going = True
     while going and len(left) > 1:
         going = False
-        for one in left:
-            shared = {name for name in names[one] if uses[name] > 1}
-            ways = (i for i in reversed(left) if i != one and shared and shared <= names[i])
+        for ear in left:
+            shared = {name for name in names[ear] if uses[name] > 1}
+            ways = (i for i in reversed(left) if i != ear and shared and shared <= names[i])
             if (parent := next(ways, None)) is not None:
-                edges.append((one, parent))
-                left.remove(one)
-                uses.subtract(names[one])
+                edges.append((ear, parent))
+                left.remove(ear)
+                uses.subtract(names[ear])
                 going = True
                 break
     return edges, left
@@ -147,9 +147,9 @@ def _linking(
     do not suffice.
     """
     tree = [*range(len(names))]  # the root of the tree of each
-    for one, parent in reversed(edges):
-        tree[one] = tree[parent]
-    found = list[tuple[int, int]]()
+    for ear, parent in reversed(edges):
+        tree[ear] = tree[parent]
+    ties = list[tuple[int, int]]()
     apart = sum(len(names[root]) for root in roots) == len(
         frozenset().union(*(names[root] for root in roots))
     )
@@ -159,10 +159,10 @@ def _linking(
             ((a, b) for a, b in pairs if link.name in names[a] and link.other in names[b]), None
         )
         if ends and tree[ends[0]] != tree[ends[1]]:
-            found.append(ends)
+            ties.append(ends)
             old, new = (tree[end] for end in ends)
             tree = [new if root == old else root for root in tree]
-    return found if len({*tree}) == 1 else []
+    return ties if len({*tree}) == 1 else []
 
 
 def _edges(
@@ -227,9 +227,9 @@ def is_supported(plan: Plan) -> bool:
         (plan.variables[b.level], names_of_bound(plan, b)) for b in plan.bounds if b.kind == EQ
     ]
     for source in sources:
-        own = frozenset(source.places)
-        held = {name for name, names in fixed if names <= own}
-        if source.negated and not (own & bound and own - bound <= held):
+        columns = frozenset(source.places)
+        held = {name for name, names in fixed if names <= columns}
+        if source.negated and not (columns & bound and columns - bound <= held):
             return False
     names = [names_of_bound(plan, b) for b in plan.bounds]
     return all(
@@ -262,14 +262,14 @@ def names_of_bound(plan: Plan, bound: Bound) -> frozenset[str]:
 
 def intervals_of(plan: Plan) -> dict[str, tuple[int, int]]:
     """Return the least and the most word of each variable that is compared with constants."""
-    found = dict[str, tuple[int, int]]()
+    intervals = dict[str, tuple[int, int]]()
     for bound in plan.bounds:
         if not bound.others and bound.kind != NE:
             name, word = plan.variables[bound.level], bound.constant
-            least, most = found.get(name, EVERY)
+            least, most = intervals.get(name, EVERY)
             least = least if bound.kind == LE else max(least, word)
-            found[name] = least, most if bound.kind == GE else min(most, word)
-    return found
+            intervals[name] = least, most if bound.kind == GE else min(most, word)
+    return intervals
 
 
 class JoinTree:
@@ -315,13 +315,13 @@ class JoinTree:
 
     def expanding(self, needed: frozenset[str], node: int, parent: int = -1) -> int:
         """Count relations below one with several rows for a key, of which columns are needed."""
-        found = 0
+        number = 0
         for child in self.near[node]:
             if child != parent:
                 several = not self.identifying(child) <= {*self.shared(child, node)}
-                found += several and bool(self.kept(child, node, needed))
-                found += self.expanding(needed, child, node)
-        return found
+                number += several and bool(self.kept(child, node, needed))
+                number += self.expanding(needed, child, node)
+        return number
 
     def around(self, names: frozenset[str]) -> list[int]:
         """Return neighbouring relations that have all of some variables together, and none that is

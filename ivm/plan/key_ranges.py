@@ -110,7 +110,7 @@ def _interval(plan: Plan, name: str, encode: Encoder) -> tuple[int, int]:
 
 def text_ranges(literals: Iterable[object], types: Mapping[str, Type]) -> dict[Var, TextRange]:
     """Return the ranges outside which comparisons with constants exclude a variable's texts."""
-    found = dict[Var, TextRange]()
+    ranges = dict[Var, TextRange]()
     high: bytes | None
     for literal in literals:
         match literal:
@@ -124,20 +124,20 @@ def text_ranges(literals: Iterable[object], types: Mapping[str, Type]) -> dict[V
             case Compare(op, Var() as x, Const(str() as text)) | Compare(
                 op, Const(str() as text), Var() as x
             ):
-                own = op if literal.left is x else MIRRORED.get(op, op)
-                if own not in ("<", "<=", ">", ">="):
+                sign = op if literal.left is x else MIRRORED.get(op, op)
+                if sign not in ("<", "<=", ">", ">="):
                     continue
-                end = text.encode() + b"\0" * (own in (">", "<="))  # the next text
-                low, high = (end, None) if own in (">", ">=") else (b"", end)
+                end = text.encode() + b"\0" * (sign in (">", "<="))  # the next text
+                low, high = (end, None) if sign in (">", ">=") else (b"", end)
             case _:
                 continue
         if types[x.name] == "string":
-            least, most = found.get(x, (b"", None))
-            found[x] = (
+            least, most = ranges.get(x, (b"", None))
+            ranges[x] = (
                 max(least, low),
-                min((one for one in (most, high) if one is not None), default=None),
+                min((end for end in (most, high) if end is not None), default=None),
             )
-    return found
+    return ranges
 
 
 def _ends(filter_: Filter, name: str, encode: Encoder) -> Iterator[tuple[str, Const]]:

@@ -91,13 +91,13 @@ def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
     """Return sets of variables, each of which has one value, or a range with two ends, once the
     others are bound.
     """
-    found: dict[frozenset[tuple[str, int]], set[int]] = {}
+    kinds_of: dict[frozenset[tuple[str, int]], set[int]] = {}
     for form in forms:
         names, op = form.side()
-        found.setdefault(names, set()).add(KINDS[op][0])
+        kinds_of.setdefault(names, set()).add(KINDS[op][0])
     return [
         frozenset(name for name, _ in names)
-        for names, kinds in found.items()
+        for names, kinds in kinds_of.items()
         if EQ in kinds or {GE, LE} <= kinds
     ]
 

@@ -260,7 +260,7 @@ class Plan:
         """The variables of which a batch may hold the word of null: also those whose null a
         filter excludes.
         """
-        tests = (one for one in compared(self.filters) if tests_null(one))
+        tests = (test for test in compared(self.filters) if tests_null(test))
         return self.nulls.union(v.name for v in variables(*tests))
 
     @cached_property
@@ -268,7 +268,7 @@ class Plan:
         """A sensor for each trie and depth out of the key order (*Sensitivity indices*)."""
         if self.probes or self.way.upkeep is Upkeep.NEVER:
             return ()
-        found = []
+        sensors = []
         for t, trie in enumerate(self.tries):
             depths = range(len(trie.levels))
             for depth in depths[-1:] if trie.negated else depths:
@@ -276,8 +276,8 @@ class Plan:
                 alphas = trie.levels[:depth]
                 if trie.levels[: depth + 1] != tuple(range(depth + 1)):
                     gammas = tuple(g for g in range(level) if g not in alphas)
-                    found.append(Sensor(t, depth, level, (*alphas, -1, -2, *gammas)))
-        return tuple(found)
+                    sensors.append(Sensor(t, depth, level, (*alphas, -1, -2, *gammas)))
+        return tuple(sensors)
 
     @cached_property
     def shape(self) -> Shape:

@@ -119,8 +119,8 @@ def _check_saved(probes: Sequence[Plan]) -> None:
     with its own trie.
     """
     for t, probe in enumerate(probes):
-        own, equal = probe.tries[t].levels, {b.level for b in probe.bounds if b.kind == EQ}
-        if not equal.union(own).issuperset(range(own[-1] + 1)):
+        levels, equal = probe.tries[t].levels, {b.level for b in probe.bounds if b.kind == EQ}
+        if not equal.union(levels).issuperset(range(levels[-1] + 1)):
             raise ValueError(
                 f"the order {', '.join(probe.variables)} does not begin with {probe.tries[t].text}"
             )
@@ -179,8 +179,8 @@ class _Scans:
         """Make one plan of those that are alike."""
         for place, options, nulls in self._alike.values():
             if len(options) > 1:
-                own = [one for one in plans[place].filters if one not in options[0]]  # of the atom
-                filters = (*own, *_either(options))
+                its = [one for one in plans[place].filters if one not in options[0]]  # of the atom
+                filters = (*its, *_either(options))
                 plans[place] = replace(
                     plans[place], filters=filters, nulls=frozenset().union(*nulls)
                 )
@@ -195,11 +195,11 @@ def _either(options: Sequence[Sequence[Compare]]) -> Iterator[Filter]:
         id(x): number.setdefault(x, len(number))
         for x in {id(x): x for x in chain(*options)}.values()
     }
-    found = [dict.fromkeys(numbers[id(x)] for x in option) for option in options]
-    shared = set(found[0]).intersection(*found)
+    groups = [dict.fromkeys(numbers[id(x)] for x in option) for option in options]
+    shared = set(groups[0]).intersection(*groups)
     one_of = [*number]
-    yield from (one_of[n] for n in found[0] if n in shared)
-    left = [*dict.fromkeys(tuple(n for n in option if n not in shared) for option in found)]
+    yield from (one_of[n] for n in groups[0] if n in shared)
+    left = [*dict.fromkeys(tuple(n for n in option if n not in shared) for option in groups)]
     if not all(left):
         return
     columns = [[*dict.fromkeys(column)] for column in zip(*left, strict=False)]
@@ -239,8 +239,8 @@ def make_recursive_plans(
     """
     plans, searches, once = [], [], maintenance == ONCE
     for i, disjunct in enumerate(rule.body):
-        own = [x for x in disjunct if isinstance(x, Atom) and x.predicate in recursive]
-        body = (*own, *(x for x in disjunct if x not in own))
+        atoms = [x for x in disjunct if isinstance(x, Atom) and x.predicate in recursive]
+        body = (*atoms, *(x for x in disjunct if x not in atoms))
         (head,) = rule.heads
         conjunction = Conjunction(rule, body, predicates, stored_keys, encode, recursive)
         goal = Atom(head.predicate, head.args, where=head.where) if rule.aggregates else head
@@ -251,16 +251,16 @@ def make_recursive_plans(
             plan = conjunction.plan(saved[i].plan)
         else:
             weighed = JoinOrders(conjunction, distinct, heavy)
-            probed = len(own) if once else len(conjunction.atoms)
+            probed = len(atoms) if once else len(conjunction.atoms)
             orders = [weighed.below(t)[0] for t in range(probed)]
             first = () if once else JoinOrders(search, distinct, heavy).below(0)[0]
-            plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest)
+            plan = conjunction.plan(orders[0]) if atoms else conjunction.plan(*weighed.cheapest)
         probes = tuple(map(conjunction.plan, orders))
-        choice = "probed, in rounds" if own else "probed, before the rounds"
+        choice = "probed, in rounds" if atoms else "probed, before the rounds"
         plans.append(plan.going(Rounds, choice, probes, once))
         if not once:
-            found = search.plan(first)
-            searches.append(found.going(Rounds, "", (found,)))
+            searching = search.plan(first)
+            searches.append(searching.going(Rounds, "", (searching,)))
     for plan in (*plans, *searches) if saved else ():
         _check_saved(plan.probes)
     return Recursive(tuple(plans), tuple(searches))
@@ -280,7 +280,7 @@ def _compared_with(goal: Atom, body: Disjunct, conjunction: Conjunction) -> Disj
             return literal
         sides = (literal.left, literal.right), (literal.right, literal.left)
         is_computed = any(
-            isinstance(one, Var) and (one.name, other) in computed for one, other in sides
+            isinstance(side, Var) and (side.name, other) in computed for side, other in sides
         )
         return replace(literal, op=SAME) if is_computed else literal
 
@@ -391,7 +391,7 @@ def _in_columns(
     if not (tree := _as_tree(conjunction, plans[0])):
         return None
     if tree.apart:
-        plans = [replace(one, apart=tree.apart) for one in plans]
+        plans = [replace(plan, apart=tree.apart) for plan in plans]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if (
         max(ranges.values(), default=0) > 1
@@ -410,7 +410,7 @@ def _in_columns(
         return first
     sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
     held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
-    kept = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
+    kept = [sum(held[t.index.predicate] for t in plan.tries if permuted(t.index)) for plan in plans]
     # for it indices are kept
     plan = plans[min(range(len(plans)), key=lambda n: (kept[n], len(plans[n].sensors)))]
     if maintenance == AUTO and not plan.sensors:

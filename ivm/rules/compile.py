@@ -337,10 +337,10 @@ class _Planner:
             self._layouts[view] = ranked_layout(self._predicates[view], writers)
         made = defaultdict[str, list[tuple[Rule, tuple[Plan, ...]]]](list)
         for i, rule in enumerate(self._program.rules):
-            own = next((recursive[view] for view in rule.writes if view in recursive), None)
-            planned = self._planned(rule, i, first + i, own)
+            stratum = next((recursive[view] for view in rule.writes if view in recursive), None)
+            planned = self._planned(rule, i, first + i, stratum)
             self._rules.append(planned)
-            for view in rule.writes if own is None else ():
+            for view in rule.writes if stratum is None else ():
                 made[view].append((planned.definition, planned.plans))
                 self._layouts[view] = view_layout(self._predicates[view], made[view])
         return tuple(self._rules)
@@ -384,7 +384,7 @@ class _Planner:
         """
         alike = self._known.get(sketch_of(rule), [])
         shape = shape_of(rule) if alike else None
-        old = next((one for one in reversed(alike) if shape_of(one.definition) == shape), None)
+        old = next((rule for rule in reversed(alike) if shape_of(rule.definition) == shape), None)
         stratum = old and self._before.recursion.get(old)
         if old is None or (stratum.recursive if stratum else None) != own:
             return (), UNKNOWN
@@ -452,9 +452,9 @@ def planned_anew(
         block = next(block for block in installed.blocks if rule in block.rules)
         if any(
             (len(plan.tries) == 1 and not plan.is_scanned)
-            for one in block.rules
-            for plan in one.plans
-            if one not in installed.recursion
+            for rule in block.rules
+            for plan in rule.plans
+            if rule not in installed.recursion
         ):
             continue
         if any(plan.way.upkeep is Upkeep.NEVER for plan in rule.plans):
@@ -488,13 +488,13 @@ def planned_anew(
 
 def _alike(installed: Installed, rule: InstalledRule, new: InstalledRule) -> bool:
     """Return whether a rule has as many plans as before, and its views are stored as before."""
-    group = [new if one is rule else one for one in installed.together[rule]]
+    group = [new if member is rule else member for member in installed.together[rule]]
     return len(new.plans) == len(rule.plans) and (
         rule in installed.recursion
         or all(
             view_layout(
                 installed.program.predicates[view],
-                [(one.definition, one.plans) for one in group if view in one.writes],
+                [(member.definition, member.plans) for member in group if view in member.writes],
             )
             == installed.layouts[view]
             for view in rule.writes

@@ -415,11 +415,11 @@ class Installed:
     @cached_property
     def scans(self) -> dict[str, set[str]]:
         """The scans that fold ranges, by predicate, as users name them."""
-        found: dict[str, set[str]] = {}
+        scans: dict[str, set[str]] = {}
         for rule in self.rules:
             if rule.span and rule.span.scan:
-                found.setdefault(rule.span.measured.predicate, set()).add(rule.span.scan)
-        return found
+                scans.setdefault(rule.span.measured.predicate, set()).add(rule.span.scan)
+        return scans
 
     def is_followed(self, name: str, spec: Spec) -> bool:
         """Return whether the relation of a name fits its declaration; one that no rule reads may

@@ -81,12 +81,12 @@ class Relations:
         SchemaError for a relation of a type that rules lack.
         """
         defined = own | known.predicates.keys()
-        wanted = {
+        outside = {
             one for one in names - defined if split_column(one)[0] not in own and not self._opening
         }
-        wanted |= {split_column(name)[0] for name in wanted if not self._has(name)} - defined
+        outside |= {split_column(name)[0] for name in outside if not self._has(name)} - defined
         predicates = dict[str, Predicate]()
-        for name in sorted(filter(self._has, wanted)):
+        for name in sorted(filter(self._has, outside)):
             schema = function_schema(self._relations[name].info)
             _refuse_unread(name, schema)
             if predicate := predicate_of(name, schema, Where(PLACE, len(predicates) + 1, 1)):
@@ -97,12 +97,12 @@ class Relations:
         """Return the layouts of the extensional ones of some predicates. Raises as `layout`, but
         not while opening.
         """
-        found = dict[str, Layout]()
+        layouts = dict[str, Layout]()
         for name, predicate in predicates.items():
             with suppress(*[EditError] * self._opening):
                 if predicate.extensional:
-                    found[name] = self.layout(predicate)
-        return found
+                    layouts[name] = self.layout(predicate)
+        return layouts
 
     def layout(self, predicate: Predicate) -> Layout:
         """Return an extensional predicate's layout: its relation's, if that exists already.

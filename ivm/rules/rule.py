@@ -90,9 +90,9 @@ class InstalledRule:
     @cached_property
     def indices(self) -> list[Index]:
         """Every index that the rule reads, each once."""
-        found = [index for plan in (*self.plans, *self.searches) for index in indices_of(plan)]
-        found += self.span.indices if self.span else []
-        return list(dict.fromkeys(found))
+        indices = [index for plan in (*self.plans, *self.searches) for index in indices_of(plan)]
+        indices += self.span.indices if self.span else []
+        return list(dict.fromkeys(indices))
 
     @property
     def matches(self) -> bool:

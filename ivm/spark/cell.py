@@ -280,7 +280,7 @@ def _apply(
         refuse_other(batch, cell, progress)
         progress = Progress(batch.number, batch.token, workspace.store.version)
     tables = {
-        number: pa.concat_tables(map(read_table, sorted(found))) for number, found in rows.items()
+        number: pa.concat_tables(map(read_table, sorted(files))) for number, files in rows.items()
     }
     received = {number: table.num_rows for number, table in tables.items()}
     if not tables or str(round) in progress.rounds:
@@ -290,10 +290,10 @@ def _apply(
         for number, table in tables.items():
             channel = batch.layout.channels[number]
             targets[channel.target].append((channel, table))
-        for name, found in targets.items():
+        for name, entries in targets.items():
             # the decimals of each rule have digits of their own
-            parts = [table for _, table in found]
-            _edit(txn, found[0][0], name, pa.concat_tables(parts, promote_options="permissive"))
+            parts = [table for _, table in entries]
+            _edit(txn, entries[0][0], name, pa.concat_tables(parts, promote_options="permissive"))
         progress = replace(
             progress, rounds=progress.rounds | {str(round): workspace.store.version + 1}
         )

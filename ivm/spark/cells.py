@@ -582,8 +582,8 @@ def _reading(
         for message in (message for part in batches for message in read_messages(part)):
             with sentence_first():
                 rows = stages.rows_of(batch, message.cell, [], name, changed)
-            for found in rows:
-                yield from stages.table_of(found).cast(schema).to_batches()
+            for row in rows:
+                yield from stages.table_of(row).cast(schema).to_batches()
 
     start: Any = spark.createDataFrame(write_messages(ticks(range(batch.layout.cells))), SQL_SCHEMA)
     return start.repartitionById(batch.layout.cells, "cell").mapInArrow(

@@ -208,10 +208,10 @@ def _refreshed(
     query: str | None,
 ) -> Refreshed:
     """Install rules, unless they are installed, and apply the sources' changes in one commit."""
-    found, installed = _progress(workspace), workspace.blocks.get(name)
+    saved, installed = _progress(workspace), workspace.blocks.get(name)
     before = workspace.store.version
-    progress, stream = found or Progress(), query or ", ".join(sorted(sources))
-    strict &= installed is not None and found is not None  # else this is the first refresh
+    progress, stream = saved or Progress(), query or ", ".join(sorted(sources))
+    strict &= installed is not None and saved is not None  # else this is the first refresh
     if installed not in (None, rules) and strict:
         raise RecomputeError(
             f"the rules of {name} are others than those that are installed: with incremental="
@@ -251,7 +251,7 @@ def _create_tables(workspace: ivm.Workspace, rules: str) -> list[str]:
                 txn.create(
                     one.name, Schema((*columns,), one.columns[: key_count(one)]), keys_null=True
                 )
-    return [one.name for one in keyless]
+    return [predicate.name for predicate in keyless]
 
 
 def _drop_tables(workspace: ivm.Workspace, names: list[str]) -> None:
@@ -278,8 +278,8 @@ def _translated(
     }
     if installed is None or statement_of(installed) != text:
         schemas = {
-            n: _followed(one) if isinstance(one, Feed) else columns_of(one.schema)
-            for n, one in tables.items()
+            n: _followed(source) if isinstance(source, Feed) else columns_of(source.schema)
+            for n, source in tables.items()
         }
         with workspace.store.snapshot() as snap:
             known = Catalog(snap)
@@ -287,7 +287,7 @@ def _translated(
     declared = {
         n.lower(): one for n, one in compile(installed).predicates.items() if one.extensional
     }
-    found = {}
+    translated = {}
     for own, table in tables.items():
         predicate = declared.get(own.lower())
         if (
@@ -296,8 +296,8 @@ def _translated(
             and key_count(predicate) == len(predicate.columns)
         ):
             refuse_equal(own, table, predicate.columns)
-        found[predicate.name if predicate else own] = table
-    return installed, found
+        translated[predicate.name if predicate else own] = table
+    return installed, translated
 
 
 def _followed(feed: Feed) -> Schema:

@@ -487,15 +487,15 @@ def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjun
         if x.op == "!=" and tests_null(x)
     }
     bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
-    found: list[Literal] = []
+    renamed: list[Literal] = []
     for literal in literals:
         if isinstance(literal, Atom):
-            found.append(replace(unmarked(literal, values), predicate=sources[literal]))
+            renamed.append(replace(unmarked(literal, values), predicate=sources[literal]))
         elif isinstance(literal, Negation):
-            found.append(replace(literal, body=_renamed(literal.body, sources)))
+            renamed.append(replace(literal, body=_renamed(literal.body, sources)))
         elif literal not in values.values():
-            found.append(literal)
-    return (*found, *(Compare("=", v, v) for v in values if v not in bound))
+            renamed.append(literal)
+    return (*renamed, *(Compare("=", v, v) for v in values if v not in bound))
 
 
 def _spaced(name: str) -> str:

@@ -146,9 +146,9 @@ def _reading_file(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part in batches:
             with sentence_first(), pagestore.open(path, mode="r") as store:
-                for found in store.at(version)[name].batches() if part.num_rows else ():
+                for batch in store.at(version)[name].batches() if part.num_rows else ():
                     yield (
-                        pa.Table.from_batches([found]).cast(schema).combine_chunks().to_batches()[0]
+                        pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches()[0]
                     )
 
     return spark.range(1, numPartitions=1).mapInArrow(run, from_arrow_schema(schema))

@@ -85,7 +85,7 @@ def rules_of(
     `sets`, views whose rows may be equal are refused. Notes of what an edit costs are warnings.
     Raises SqlError, SchemaError.
     """
-    found = _Text(sources, known, sets)
+    texts = _Text(sources, known, sets)
     for node, explained in parse(text, "spark"):
         if explained:
             raise SqlError(
@@ -94,13 +94,13 @@ def rules_of(
                 node,
             )
         if isinstance(node, QUERIES):
-            found.view(name, node, [])
+            texts.view(name, node, [])
         else:
-            found.create(node)
-    if not found.views:
+            texts.create(node)
+    if not texts.views:
         raise SqlError("the text has no query: write SELECT, or CREATE VIEW name AS SELECT")
     return f"// {json.dumps(text, ensure_ascii=False)}\n" + "\n".join(
-        [*found.declarations(), *found.rules]
+        [*texts.declarations(), *texts.rules]
     )
 
 
@@ -181,8 +181,8 @@ class _Text:
     def _refuse_taken(name: str, names: Iterable[str], node: exp.Expr) -> None:
         """Raise SqlError for a name that rules cannot write, or that a table or view has."""
         refuse_name(name, node)
-        if own := _same(name, names):
-            raise SqlError(f"{own} is a table or view already: choose another name", node)
+        if taken := _same(name, names):
+            raise SqlError(f"{taken} is a table or view already: choose another name", node)
 
     def _names(self) -> list[str]:
         return [*self.tables, *self.views, *self.sources]
@@ -224,7 +224,7 @@ class _Text:
     def _keyed(self, name: str, columns: list[Column], key: Sequence[str]) -> Table:
         """Return a table; without a key all columns are one, which cells keep without nulls."""
         names = [column.name for column in columns]
-        places = tuple(names.index(one) for one in key) or (*range(len(names)),)
+        places = tuple(names.index(name) for name in key) or (*range(len(names)),)
         if len(places) == len(columns):
             columns = [
                 replace(column, nullable=column.nullable and not self.sets) for column in columns
@@ -257,7 +257,7 @@ def refuse_equal(name: str, table: Any, columns: tuple[str, ...]) -> None:
         counted = table.groupBy(*taken).count()
         twice = counted.where(counted["count"] > 1).limit(1).toArrow()
     else:
-        taken = [one for one in table.schema.names if one in columns or one in OF_CHANGES]
+        taken = [name for name in table.schema.names if name in columns or name in OF_CHANGES]
         counted = table.select(taken).group_by(taken).aggregate([([], "count_all")])
         twice = counted.filter(pc.greater(counted["count_all"], 1))
     for row in twice.select(taken).slice(0, 1).to_pylist():

@@ -226,8 +226,8 @@ def cells_of(table: pa.Table, distribution: Distribution) -> tuple[np.ndarray, n
         ends = np.cumsum(copies)
         place = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - copies, copies)
         rows, cells = np.repeat(rows, copies), np.repeat(cells, copies)
-        own = (hashed % np.uint64(share)).astype(np.int64)[rows] if columns else place
-        cells = cells * share + np.where(everywhere[rows], place, own)
+        coordinate = (hashed % np.uint64(share)).astype(np.int64)[rows] if columns else place
+        cells = cells * share + np.where(everywhere[rows], place, coordinate)
     return rows, cells
 
 

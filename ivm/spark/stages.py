@@ -136,19 +136,19 @@ def merge_sizes(messages: Iterable[Message], cells_wanted: int) -> Sizes:
     sizes: Counter[str] = Counter()
     frequent: dict[tuple[str, int], Counter[int]] = {}
     for message in messages:
-        of_cell, found = pickle.loads(message.payload)
+        of_cell, by_column = pickle.loads(message.payload)
         sizes.update(of_cell)
-        for column, hashes in found.items():
+        for column, hashes in by_column.items():
             frequent.setdefault(column, Counter()).update(hashes)
     hot = {
         column: frozenset(
-            hash_ for hash_, n in found.items() if n > limit(sizes[column[0]], cells_wanted)
+            hash_ for hash_, n in counts.items() if n > limit(sizes[column[0]], cells_wanted)
         )
-        for column, found in frequent.items()
+        for column, counts in frequent.items()
     }
     return Sizes(
         {name: max(1, n) for name, n in sizes.items()},
-        {column: found for column, found in hot.items() if found},
+        {column: hashes for column, hashes in hot.items() if hashes},
     )
 
 
@@ -163,7 +163,7 @@ def copies_of_bases(
 
     Raises CellsError if there is none, since a row may have been in lost cells only.
     """
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for number, base in enumerate(layout.channels):
         if base.kind == BASE and base.target not in tables:
             for channel in layout.channels:
@@ -173,15 +173,15 @@ def copies_of_bases(
                     and replication(channel.routing)
                 )
                 if copies > len(lost):
-                    found[number] = channel.target
-    missing = [c.target for n, c in enumerate(layout.channels) if c.kind == BASE and n not in found]
+                    names[number] = channel.target
+    missing = [c.target for n, c in enumerate(layout.channels) if c.kind == BASE and n not in names]
     if missing := [name for name in missing if name not in tables]:
         raise CellsError(
             f"lost are cells {', '.join(map(str, sorted(lost)))}, and rows of {', '.join(missing)} "
             "that were at home there may be in no other: give tables= with all rows of each, as "
             "they were after the newest batch"
         )
-    return found
+    return names
 
 
 def sent_to(

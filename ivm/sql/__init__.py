@@ -26,15 +26,15 @@ def described(
 
     with Reader(ws).catalog() as catalog:
         types = parameter_types(catalog, text, dialect)
-        found: list[tuple[str, str]] | None = []
+        columns: list[tuple[str, str]] | None = []
         # LIMIT takes no null, and ANY no list of nothing
         given: list[Any] = [[] if t.endswith("[]") else 1 if "INT" in t else None for t in types]
         for node, explained in parse(text, dialect, given or None):
             is_plain = (
                 not explained and BESIDE not in node.meta and node.key not in ("show", "describe")
             )
-            found = columns_of(catalog, node) if is_plain else None
-    return types, found
+            columns = columns_of(catalog, node) if is_plain else None
+    return types, columns
 
 
 def split(text: str, dialect: str = "duckdb") -> list[str]:
@@ -69,6 +69,6 @@ def edits_rows(text: str, dialect: str = "duckdb") -> bool:
     from ivm.sql.statements import EDITS, QUERIES, parse
 
     return all(
-        isinstance(one, (*EDITS, *QUERIES)) and not explained
-        for one, explained in parse(text, dialect)
+        isinstance(node, (*EDITS, *QUERIES)) and not explained
+        for node, explained in parse(text, dialect)
     )

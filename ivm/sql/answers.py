@@ -81,21 +81,21 @@ def finish(
         rows.body, [v.term for v in identity]
     ):
         encoded = not are_as_stored(rows)
-        own = builder.helper() if encoded else name
-        found = _finish(builder, rows.body, own, list(zip(shown, values, strict=True)))
-        columns = typed(found.columns[: len(rows.columns)], rows)
-        return found._replace(
-            columns=columns, wide=(own,) * encoded, groups=(found.rules,) * encoded
+        view = builder.helper() if encoded else name
+        finished = _finish(builder, rows.body, view, list(zip(shown, values, strict=True)))
+        columns = typed(finished.columns[: len(rows.columns)], rows)
+        return finished._replace(
+            columns=columns, wide=(view,) * encoded, groups=(finished.rules,) * encoded
         )
     base, parts, columns = [*builder.rules], list[str](), list[tuple[str, Typed]]()
     groups = list[list[Rule]]()
     keys = [(f"sql key {n}", v) for n, v in enumerate(identity)]
     size, added, weighs = KEYS_MAX - len(keys), list[Rule](), bool(rows.body.weights)
     for first in range(0, len(values), size):
-        builder.rules, own = [*base], builder.helper()
+        builder.rules, view = [*base], builder.helper()
         some = list(zip(shown, values, strict=True))[first : first + size]
-        columns += _finish(builder, rows.body, own, [*keys, *some]).columns[len(keys) :]
-        parts.append(own)
+        columns += _finish(builder, rows.body, view, [*keys, *some]).columns[len(keys) :]
+        parts.append(view)
         groups.append(builder.rules)
         added += builder.rules[len(base) :]
     builder.rules = [*base, *added]

@@ -69,11 +69,11 @@ class Catalog:
 
     def view(self, name: str) -> exp.Expr | None:
         """Return the query of a view that is expanded; None if there is none of that name."""
-        own = _find(name, self.views)
-        wide = _find(name, [one for one, kept in self.kept.items() if kept.get("wide")])
-        if own is None and wide is None:
+        known = _find(name, self.views)
+        wide = _find(name, [view for view, kept in self.kept.items() if kept.get("wide")])
+        if known is None and wide is None:
             return None
-        saved = self.views[own] if own is not None else self._expanded(self.kept[wide or ""])
+        saved = self.views[known] if known is not None else self._expanded(self.kept[wide or ""])
         query = saved_query(saved)
         if saved.get("columns"):
             alias = exp.TableAlias(
@@ -110,8 +110,8 @@ class Catalog:
         columns_known = []
         for column in schema.columns:
             text = str(column.type)
-            own = given.get(column.name)
-            type_ = as_stored(parsed(own["type"]), text) if own else type_of_store(text)
+            saved = given.get(column.name)
+            type_ = as_stored(parsed(saved["type"]), text) if saved else type_of_store(text)
             columns_known.append(Column(column.name, type_, text.endswith("?")))
         return columns_known
 

@@ -130,7 +130,7 @@ def create_index(host: Host, node: exp.Create) -> None:
     parts = (params.args.get("columns") if params else None) or []
     columns = [part.this if isinstance(part, exp.Ordered) else part for part in parts]
     if unique and (
-        params.args.get("where") or not all(isinstance(one, exp.Column) for one in columns)
+        params.args.get("where") or not all(isinstance(column, exp.Column) for column in columns)
     ):
         raise SqlError(
             "CREATE UNIQUE INDEX takes columns, and all rows: keep a view of what may not be", node
@@ -143,21 +143,21 @@ def create_index(host: Host, node: exp.Create) -> None:
         )
         owner = _owner(catalog, index)
         names = {c.name.lower(): c.name for c in catalog.columns(table)}
-    for one in parts:
-        for column in one.find_all(exp.Column):
+    for part in parts:
+        for column in part.find_all(exp.Column):
             if column.name.lower() not in names:
                 raise SqlError(f"{table} has no column {column.name}", column)
-    index = index or f"{table}_{'_'.join(one.name for one in columns)}_idx"
+    index = index or f"{table}_{'_'.join(column.name for column in columns)}_idx"
     if owner is not None:
         if node.args.get("exists"):
             return
         raise SqlError(f"index {index} exists already: DROP INDEX {index} first", node)
     checks = catalog.constraints(table)
     if unique:
-        identifiers = [exp.to_identifier(names[one.name.lower()]) for one in columns]
+        identifiers = [exp.to_identifier(names[column.name.lower()]) for column in columns]
         checks.append(exp.UniqueColumnConstraint(this=exp.Schema(expressions=identifiers)))
     known = catalog.tables.get(table, {}).get("indices", {})
-    shown = [one.sql(dialect="duckdb") for one in columns]
+    shown = [column.sql(dialect="duckdb") for column in columns]
     constrain(
         host, table, checks, {**known, index: ([names.get(n.lower(), n) for n in shown], unique)}
     )
@@ -215,7 +215,7 @@ def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[Demand]:
     if not isinstance(node, exp.UniqueColumnConstraint):
         raise SqlError(f"{node.sql(dialect='duckdb')} is not kept", node)
     names = [item.name for item in node.this.expressions]
-    return _unique(builder, table, [_place(table, one, node) for one in names])
+    return _unique(builder, table, [_place(table, name, node) for name in names])
 
 
 def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
@@ -248,7 +248,7 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
         known = [name for name in catalog.names() if name != table.name]
         raise SqlError(f"no table {there.name} exists{nearest(there.name, known)}", node)
     names = (
-        [one.name for one in target.expressions]
+        [column.name for column in target.expressions]
         if isinstance(target, exp.Schema)
         else [other.columns[place].name for place in other.key]
     )
@@ -269,7 +269,7 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
         given[found_place] = row[place]
         body.required |= {*variables(row[place].term)}
     builder.scan(other, other_body, given)
-    used = {*variables(*(one.term for one in given if one is not None))}
+    used = {*variables(*(value.term for value in given if value is not None))}
     return _using(body, used), _using(other_body, used)
 
 

@@ -50,9 +50,9 @@ def call(name: str, *args: Term) -> Call:
 def concat(*parts: Term) -> Term:
     """Return texts one after the other, as one call."""
     flat = [
-        one
+        piece
         for part in parts
-        for one in (part.args if isinstance(part, Call) and part.name == CONCAT else (part,))
+        for piece in (part.args if isinstance(part, Call) and part.name == CONCAT else (part,))
     ]
     return flat[0] if len(flat) == 1 else Call(CONCAT, tuple(flat))
 
@@ -70,10 +70,10 @@ def convert(
     """
     if TIMESTAMPTZ in (value.type, type_) and value.type not in (type_, NULL):
         refuse_other_zones(node)
-    found = _converted(value, type_, node, tried)
+    result = _converted(value, type_, node, tried)
     if not tried or _always_fits(value.type, type_):
-        return found
-    return Typed(call("try", found.term), type_, True)
+        return result
+    return Typed(call("try", result.term), type_, True)
 
 
 def _always_fits(own: SqlType, type_: SqlType) -> bool:
@@ -90,39 +90,39 @@ def _always_fits(own: SqlType, type_: SqlType) -> bool:
 
 
 def _converted(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool | None) -> Typed:
-    own, null = value.type, is_null_constant(value)
-    if type_.is_nested and own in (VARCHAR, JSON) and not null:
+    given, null = value.type, is_null_constant(value)
+    if type_.is_nested and given in (VARCHAR, JSON) and not null:
         shape = Lit(json.dumps(_shape(type_)), "string")
-        how = [] if own == JSON else [Lit(int(bool(tried)), "int64")]
-        read = call("list:of_json" if own == JSON else "list:read", value.term, shape, *how)
+        how = [] if given == JSON else [Lit(int(bool(tried)), "int64")]
+        read = call("list:of_json" if given == JSON else "list:read", value.term, shape, *how)
         return convert(Typed(read, _of_texts(type_), True), type_, node, tried)
     if (
         isinstance(value.term, Lit)
-        and (null or not (own.is_nested or type_.is_nested))
-        and (own != JSON or type_ in (VARCHAR, JSON))
+        and (null or not (given.is_nested or type_.is_nested))
+        and (given != JSON or type_ in (VARCHAR, JSON))
     ):
         return converted(value, type_, node)
-    if own == type_:
+    if given == type_:
         return value
-    if own == NULL:  # as a column of a subquery that is null throughout
+    if given == NULL:  # as a column of a subquery that is null throughout
         return Typed(Lit(None, type_.store), type_, True)
-    if own.is_nested and type_ in (VARCHAR, JSON) and tried is not None:
+    if given.is_nested and type_ in (VARCHAR, JSON) and tried is not None:
         style = AS_JSON if type_ == JSON else PLAIN
         text = shown(value._replace(nullable=False), node, style)
         return Typed(unless_null(value, text), type_, value.nullable)
-    if own.is_nested or type_.is_nested:
+    if given.is_nested or type_.is_nested:
         return _nested(value, type_, node, tried)
     if type_.words:
-        if own != VARCHAR and not own.words:
-            raise SqlError(f"{own} is not converted to {type_}: CAST it to VARCHAR first", node)
+        if given != VARCHAR and not given.words:
+            raise SqlError(f"{given} is not converted to {type_}: CAST it to VARCHAR first", node)
         word = convert(value, VARCHAR, node)
         return Typed(
             in_words(call("string:place", word_list(type_), word.term), type_),
             type_,
             value.nullable,
         )
-    term = value.term if _is_alike(own, type_) else _conversion(value, type_, node)
-    return Typed(fitted(term, own, type_), type_, value.nullable)
+    term = value.term if _is_alike(given, type_) else _conversion(value, type_, node)
+    return Typed(fitted(term, given, type_), type_, value.nullable)
 
 
 def _shape(type_: SqlType) -> object:
@@ -174,17 +174,17 @@ def _nested(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool | N
     """Return a list, a struct or a map as one of another type, whose values are converted one by
     one; where it is `tried`, those that have no value there are null.  Raises SqlError.
     """
-    own = value.type
-    if _written_alike(own, type_):
+    given = value.type
+    if _written_alike(given, type_):
         return value._replace(type=type_)
-    if own.fields and own.name != "MAP" and type_.name == "STRUCT":
+    if given.fields and given.name != "MAP" and type_.name == "STRUCT":
         return _by_fields(value, type_, node, tried)
-    if own.element is not None and type_.element is not None:
-        made = convert(of_json(Var("x"), own.element, node), type_.element, node, tried)
+    if given.element is not None and type_.element is not None:
+        made = convert(of_json(Var("x"), given.element, node), type_.element, node, tried)
         return Typed(for_each(value.term, as_json(made, node)), type_, value.nullable)
-    if own.name != "MAP" or type_.name != "MAP":
+    if given.name != "MAP" or type_.name != "MAP":
         more = " by itself" if type_ in (VARCHAR, JSON) else ""
-        raise SqlError(f"{own} is not converted to {type_}{more}", node)
+        raise SqlError(f"{given} is not converted to {type_}{more}", node)
     keys, values = (
         convert(column_of(value, n), list_of(type_.fields[n][1]), node, tried and bool(n))
         for n in (0, 1)
@@ -251,7 +251,7 @@ AS_JSON = Style(BRACKETS | {"TUPLE": "[]"}, ",", ":", lambda name: json.dumps(na
 
 def shown(value: Typed, node: exp.Expr | None, style: Style = PLAIN) -> Term:
     """Return a value as it is written within the text, or the JSON, of a list, struct or map."""
-    left, right = (Lit(one, "string") for one in style.brackets.get(value.type.name, ("", "")))
+    left, right = (Lit(mark, "string") for mark in style.brackets.get(value.type.name, ("", "")))
     text = concat(left, _inner(value, node, style), right)
     if value.type.fields:
         text = unless_null(value, text)
@@ -284,8 +284,8 @@ def _inner(value: Typed, node: exp.Expr | None, style: Style) -> Term:
         return value.term
     if style is PLAIN:
         return call("string:quoted", convert(value, VARCHAR, node).term)
-    one = convert(value, DOUBLE, node) if of.is_decimal else value
-    return nested_text(one._replace(nullable=False), node)
+    number = convert(value, DOUBLE, node) if of.is_decimal else value
+    return nested_text(number._replace(nullable=False), node)
 
 
 def part(struct: Typed, place: int, node: exp.Expr | None) -> Typed:
@@ -320,52 +320,52 @@ def _written_alike(own: SqlType, wanted: SqlType) -> bool:
 
 
 def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:  # noqa: C901 - a line for each pair of types
-    term, own = value.term, value.type
+    term, given = value.term, value.type
     if (
-        own == VARCHAR
+        given == VARCHAR
         and (name := "int" if type_.is_integer else KINDS[type_.name].reads)
         and not type_.wide
     ):
         return call("float:single", call(name, term)) if type_ == FLOAT else call(name, term)
-    if own == BOOLEAN and type_.is_number:
+    if given == BOOLEAN and type_.is_number:
         return _of_bool(value, type_, node)
-    if own == JSON and type_ not in (VARCHAR, JSON):
+    if given == JSON and type_ not in (VARCHAR, JSON):
         text = call("try", call("string:json", term, Lit("$", "string")))
         return convert(Typed(text, VARCHAR, True), type_, node).term
-    if type_ == FLOAT and own.is_number:
+    if type_ == FLOAT and given.is_number:
         return (
             call("float:narrow", term)
-            if own == DOUBLE
+            if given == DOUBLE
             else call("float:single", call("float", term))
         )
-    if own == FLOAT and type_ == VARCHAR:
+    if given == FLOAT and type_ == VARCHAR:
         return call("string:single", term)
-    if own == INTERVAL:
+    if given == INTERVAL:
         return _interval_text(value, type_, node)
-    if own == TIMESTAMPTZ and type_ == VARCHAR:
+    if given == TIMESTAMPTZ and type_ == VARCHAR:
         return concat(call("string", term), Lit("+00", "string"))
-    if type_.is_float and own.is_number:
+    if type_.is_float and given.is_number:
         return call("float", term)
-    if type_.wide or (own.wide and (type_.is_decimal or type_.is_integer)):
-        return _long(term, own, type_, node)
-    if type_.is_decimal and own.is_integer and type_.scale:
+    if type_.wide or (given.wide and (type_.is_decimal or type_.is_integer)):
+        return _long(term, given, type_, node)
+    if type_.is_decimal and given.is_integer and type_.scale:
         return call("*", term, _one(-type_.scale, f"decimal(18,{type_.scale})"))
-    if type_.is_decimal and own.is_decimal and own.scale < type_.scale:
-        return call("*", term, _one(own.scale - type_.scale, "decimal"))
-    if type_ == BOOLEAN and own.is_number:
+    if type_.is_decimal and given.is_decimal and given.scale < type_.scale:
+        return call("*", term, _one(given.scale - type_.scale, "decimal"))
+    if type_ == BOOLEAN and given.is_number:
         return call("!=", term, Lit(0, "int64"))
-    if type_.is_integer and own.is_number:
+    if type_.is_integer and given.is_number:
         return call("int", term)
-    if type_.is_decimal and (own.is_number or own == VARCHAR):
+    if type_.is_decimal and (given.is_number or given == VARCHAR):
         return call("decimal", term, Lit(type_.scale, "int64"))
-    if type_ == VARCHAR and own not in (BLOB, INTERVAL):
+    if type_ == VARCHAR and given not in (BLOB, INTERVAL):
         return call("string", term)
-    if maker := OF_TIMES.get((own, type_)):
+    if maker := OF_TIMES.get((given, type_)):
         return call(maker, term)
-    if type_ == TIMESTAMPTZ and own in (DATE, TIMESTAMP):
+    if type_ == TIMESTAMPTZ and given in (DATE, TIMESTAMP):
         return call("datetime:utc", call("datetime", term))
-    hint = ": EXTRACT takes parts of an interval" if own == INTERVAL else ""
-    raise SqlError(f"{own} is not converted to {type_}{hint}", node)
+    hint = ": EXTRACT takes parts of an interval" if given == INTERVAL else ""
+    raise SqlError(f"{given} is not converted to {type_}{hint}", node)
 
 
 def _one(exponent: int, type_: str) -> Lit:
@@ -409,17 +409,17 @@ def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Te
 
 def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
     """Return two values in a type in which they compare. Raises SqlError if there is none."""
-    wanted = common(left.type, right.type)
+    target = common(left.type, right.type)
     moments = {left.type, right.type} == {TIMESTAMP, TIMESTAMPTZ}
-    for one, other in ((right, left), (left, right)):
-        text = one.type == VARCHAR and common(left.type, right.type) is None
-        if isinstance(one.term, Lit) and (text or moments):
-            wanted = other.type
+    for value, other in ((right, left), (left, right)):
+        text = value.type == VARCHAR and common(left.type, right.type) is None
+        if isinstance(value.term, Lit) and (text or moments):
+            target = other.type
     if left.type == right.type == INTERVAL:
         return _microseconds(left, node), _microseconds(right, node)
-    if wanted is None:
+    if target is None:
         raise SqlError(f"{left.type} and {right.type} are not compared: CAST one of them", node)
-    return convert(left, wanted, node), convert(right, wanted, node)
+    return convert(left, target, node), convert(right, target, node)
 
 
 def _microseconds(value: Typed, node: exp.Expr) -> Typed:
@@ -443,19 +443,19 @@ def amount(interval: Typed) -> Term:
 
 def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     """Return the type of several values that are alternatives. Raises SqlError if there is none."""
-    found = NULL
+    shared = NULL
     for one in sorted(values, key=_is_taken_later):
-        text = one.type == VARCHAR and found not in (NULL, VARCHAR) and not found.words
-        whole = one.bare and found.is_integer and is_constant_of(found, one.term)
+        text = one.type == VARCHAR and shared not in (NULL, VARCHAR) and not shared.words
+        whole = one.bare and shared.is_integer and is_constant_of(shared, one.term)
         if whole or (text and isinstance(one.term, Lit)):
             continue
-        new = common(found, one.type)
+        new = common(shared, one.type)
         if new is None:
             raise SqlError(
-                f"{found} and {one.type} are not alternatives of one value: CAST one of them", node
+                f"{shared} and {one.type} are not alternatives of one value: CAST one of them", node
             )
-        found = new
-    return found
+        shared = new
+    return shared
 
 
 def _is_taken_later(value: Typed) -> int:

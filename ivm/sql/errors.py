@@ -61,7 +61,7 @@ def place_of(node: Any) -> tuple[int, int] | None:
 def written(node: Any, dialect: str = "duckdb") -> str:
     """Return an expression as its statement has it, or as a dialect would write it."""
     shown = node.transform(
-        lambda one: exp.Var(this=one.meta["written"]) if "written" in one.meta else one
+        lambda part: exp.Var(this=part.meta["written"]) if "written" in part.meta else part
     )
     return str(shown.sql(dialect=dialect))
 
@@ -72,8 +72,8 @@ def nearest(name: str, known: Any) -> str:
         one.lower(): one if fullmatch(WORD, one) else f'"{one}"' for one in dict.fromkeys(known)
     }
     names = list(lower.values())
-    if found := get_close_matches(name.lower(), list(lower), 1, 0.6):
-        return f": did you mean {lower[found[0]]}?"
+    if close := get_close_matches(name.lower(), list(lower), 1, 0.6):
+        return f": did you mean {lower[close[0]]}?"
     return f"; there is {', '.join(names[:12])}" if names else ""
 
 

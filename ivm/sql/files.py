@@ -217,13 +217,13 @@ def _read_json(path: str) -> pa.Table:
 
 def columns_of(catalog: Catalog, table: exp.Expr, names: Sequence[str] | None) -> list[Column]:
     """Return the columns of a table into which a file goes.  Raises SqlError."""
-    own = catalog.find(table.name)
-    if own is None:
+    stored = catalog.find(table.name)
+    if stored is None:
         raise SqlError(f"no table {table.name} exists{nearest(table.name, catalog.names())}", table)
-    known = {c.name.lower(): c for c in catalog.columns(own)}
+    known = {c.name.lower(): c for c in catalog.columns(stored)}
     if lost := [n for n in names or () if n.lower() not in known]:
         raise SqlError(
-            f"{own} has no column {lost[0]}{nearest(lost[0], [c.name for c in known.values()])}",
+            f"{stored} has no column {lost[0]}{nearest(lost[0], [c.name for c in known.values()])}",
             table,
         )
     return [known[n.lower()] for n in names] if names is not None else [*known.values()]
@@ -313,7 +313,7 @@ def write(table: pa.Table, path: str, given: Mapping[str, str], node: exp.Expr) 
 
     form = _format(path, given, node)
     if form == "csv" and (
-        bad := [one.name for one in table.schema if pa.types.is_nested(one.type)]
+        bad := [field.name for field in table.schema if pa.types.is_nested(field.type)]
     ):
         raise SqlError(
             f"{path}: column {bad[0]} has lists, structs or maps, which CSV has not: write Parquet",

@@ -84,14 +84,14 @@ def sql_type(node: exp.DataType) -> SqlType:
     if node.this in _NAMES:
         return LONG if node.this == _T.INT128 else SqlType(_NAMES[node.this])
     if node.this == _T.ENUM and node.expressions:
-        return SqlType("ENUM", words=tuple(one.name for one in node.expressions))
+        return SqlType("ENUM", words=tuple(word.name for word in node.expressions))
     sized = node.args.get("values")
     if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1 and not sized:
         return list_of(sql_type(node.expressions[0]))
     if node.this == _T.STRUCT and all(isinstance(item, exp.ColumnDef) for item in node.expressions):
         return SqlType(
             "STRUCT",
-            fields=tuple((one.name, sql_type(one.args["kind"])) for one in node.expressions),
+            fields=tuple((field.name, sql_type(field.args["kind"])) for field in node.expressions),
         )
     if node.this == _T.MAP and len(node.expressions) == 2:
         return map_of(*map(sql_type, node.expressions))
@@ -156,14 +156,14 @@ def number(text: str, node: exp.Expr) -> Typed:
 def converted(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
     """Return a constant in another type, as CAST does.  Raises NoValueError if it does not fit."""
     assert isinstance(value.term, Lit)
-    found = value.term.value
-    if found is None:
+    raw = value.term.value
+    if raw is None:
         return Typed(Lit(None, type_.store), type_, True)
     try:
-        given = _as_text(found, value.type) if type_ == VARCHAR else found
+        given = _as_text(raw, value.type) if type_ == VARCHAR else raw
         return Typed(Lit(_converted(given, type_), type_.store), type_, False)
     except (ValueError, InvalidOperation, OverflowError):
-        raise NoValueError(f"{found!r} is not a value of type {type_}", node) from None
+        raise NoValueError(f"{raw!r} is not a value of type {type_}", node) from None
 
 
 class NoValueError(SqlError):
@@ -215,15 +215,15 @@ def _exact(value: object, type_: SqlType) -> int | Decimal:
     """Return a whole number or a decimal of a type.  Raises ValueError if it has none."""
     given = _plain(value.text if isinstance(value, LongNumber) else value)
     if type_.is_integer and isinstance(given, str):
-        found = Decimal(readings.whole(given))
+        exact = Decimal(readings.whole(given))
     elif type_.is_integer and isinstance(given, float):
-        found = Decimal(round(given))  # halves to even
+        exact = Decimal(round(given))  # halves to even
     else:
-        found = as_decimal(given, type_.scale)
+        exact = as_decimal(given, type_.scale)
     if type_.is_decimal or type_.wide:
-        found = checked(found, type_.scale, type_.precision or MOST)
-    least, most = type_.range or (found, found)
-    whole = int(found.quantize(Decimal(1), "ROUND_HALF_UP", EXACT)) if type_.is_integer else found
+        exact = checked(exact, type_.scale, type_.precision or MOST)
+    least, most = type_.range or (exact, exact)
+    whole = int(exact.quantize(Decimal(1), "ROUND_HALF_UP", EXACT)) if type_.is_integer else exact
     if not least <= whole <= most:
         raise ValueError
     return Decimal(whole) if type_.wide else whole
@@ -245,12 +245,12 @@ def list_items(text: str) -> list[str | None] | None:
     """Return the items of a list as PostgreSQL writes it, `{a,"b,c",NULL}`; None for any other."""
     if not _LIST.fullmatch(text):
         return None
-    found = [
+    items = [
         (quoted, re.sub(r"\\(.)", r"\1", item.strip()[quoted : -1 if quoted else None]))
         for item in re.findall(_ITEM, text[1:-1] if text[1:-1].strip() else "")
         for quoted in [item.lstrip().startswith('"')]
     ]
-    return [None if item.upper() == "NULL" and not quoted else item for quoted, item in found]
+    return [None if item.upper() == "NULL" and not quoted else item for quoted, item in items]
 
 
 def _bytes(text: str) -> bytes:
@@ -258,7 +258,7 @@ def _bytes(text: str) -> bytes:
     if not text.isascii():
         raise ValueError
     return re.sub(
-        rb"\\x([0-9a-fA-F]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode()
+        rb"\\x([0-9a-fA-F]{2})", lambda escape: bytes.fromhex(escape[1].decode()), text.encode()
     )
 
 
@@ -290,26 +290,26 @@ def literal(value: Any) -> exp.Expr:
     if isinstance(value, int | float | Decimal):
         return _number(value)
     text, name = _text_and_type(value)
-    found = exp.Literal.string(text)
+    shown = exp.Literal.string(text)
     return (
-        found
+        shown
         if name == "VARCHAR"
-        else exp.Cast(this=found, to=exp.DataType.build(name, dialect="duckdb"))
+        else exp.Cast(this=shown, to=exp.DataType.build(name, dialect="duckdb"))
     )
 
 
 def _item(value: Any) -> exp.Expr:
     """Return an item of a list, whose type is that of the list: a float stays one in it."""
-    found = literal(value)
-    return exp.cast(found, "DOUBLE") if isinstance(value, float) else found
+    made = literal(value)
+    return exp.cast(made, "DOUBLE") if isinstance(value, float) else made
 
 
 def _fields(value: dict[Any, Any]) -> exp.Expr:
     """Return a dict as a struct, or as a map if a key is not a text."""
     if all(isinstance(key, str) for key in value):
         pairs = [
-            exp.PropertyEQ(this=exp.to_identifier(key), expression=literal(one))
-            for key, one in value.items()
+            exp.PropertyEQ(this=exp.to_identifier(key), expression=literal(item))
+            for key, item in value.items()
         ]
         return exp.Struct(expressions=pairs)
     return exp.Map(keys=literal([*value]), values=literal([*value.values()]))
@@ -330,7 +330,7 @@ def _text_and_type(value: Any) -> tuple[str, str]:
     if isinstance(value, str):
         return str(value), "VARCHAR"
     if isinstance(value, bytes | bytearray | memoryview):
-        return "".join(f"\\x{one:02X}" for one in bytes(value)), "BLOB"
+        return "".join(f"\\x{byte:02X}" for byte in bytes(value)), "BLOB"
     if isinstance(value, datetime):
         if getattr(value, "nanosecond", 0):
             raise SqlError(f"{value}: a TIMESTAMP has microseconds: round it with .floor('us')")

@@ -177,11 +177,11 @@ class Builder:
         body.scans.append((table, row))
         key = frozenset(variables(*(row[i].term for i in table.key)))
         body.keys.append((key, frozenset(variables(*(value.term for value in row)))))
-        own = {*_owned_by_outer(body)}
+        owned = {*_owned_by_outer(body)}
         body.columns |= {
             value.term.name: value
             for value in row
-            if isinstance(value.term, Var) and value.term.name not in own
+            if isinstance(value.term, Var) and value.term.name not in owned
         }
         return row
 
@@ -353,7 +353,7 @@ class Builder:
 
     def tells_apart(self, body: Body, key: Iterable[Typed], identity: Iterable[Typed]) -> None:
         """Note that at most one row of a body, which has the identity, has the values of a key."""
-        names = (frozenset(variables(*(one.term for one in some))) for some in (key, identity))
+        names = (frozenset(variables(*(value.term for value in some))) for some in (key, identity))
         body.keys.append((*names,))  # type: ignore[arg-type]
 
     def identity(self, body: Body) -> list[Typed]:
@@ -368,12 +368,12 @@ class Builder:
     def fewest(self, body: Body, values: list[Typed]) -> list[Typed]:
         """Return as few of the values as are found that determine all of them, rather the first."""
         dependencies = self._dependencies(body)
-        names = [self.names_of(variables(one.term)) for one in values]
+        names = [self.names_of(variables(value.term)) for value in values]
         closed = _closed({*chain(*names)}, dependencies)
         kept = [*range(len(values))]
         for place in reversed(range(len(values))):
-            rest = [one for one in kept if one != place]
-            if closed <= _closed({*chain(*(names[one] for one in rest))}, dependencies):
+            rest = [other for other in kept if other != place]
+            if closed <= _closed({*chain(*(names[other] for other in rest))}, dependencies):
                 kept = rest
         return [values[place] for place in kept]
 
@@ -547,8 +547,8 @@ class Builder:
             )
         parts: list[tuple[Table, tuple[int, ...]]] = []
         for places in chunks(len(terms), key, weighs):
-            own = tuple(columns[p] for p in places)
-            part = Table(self.helper(), own, (*range(len(key)),), weighs=weighs and not parts)
+            held = tuple(columns[p] for p in places)
+            part = Table(self.helper(), held, (*range(len(key)),), weighs=weighs and not parts)
             chosen = tuple(terms[p] for p in places)
             self.rule(
                 *(
@@ -566,11 +566,11 @@ class Builder:
             {term.name} if isinstance(term, Var) else set() for term in map(self.resolve, terms)
         ]
         dependencies = self._dependencies(body)
-        wanted = {name for key, _ in body.keys for name in self.names_of(key)}
+        keyed = {name for key, _ in body.keys for name in self.names_of(key)}
         kept = list(range(len(terms)))
         for place in reversed(range(len(terms))):
             rest = [i for i in kept if i != place]
-            if wanted <= _closed({name for i in rest for name in names[i]}, dependencies):
+            if keyed <= _closed({name for i in rest for name in names[i]}, dependencies):
                 kept = rest
         return kept
 

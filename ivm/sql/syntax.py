@@ -82,8 +82,8 @@ def syntax_error(error: SqlglotError, text: str) -> SqlError:
     if not details:
         return SqlError(str(error).split("\n")[0])
     first = details[0]
-    line, column, found = first.get("line") or 1, first.get("col") or 1, first.get("highlight")
-    place = line, max(1, column - len(found or "") + 1)
+    line, column, marked = first.get("line") or 1, first.get("col") or 1, first.get("highlight")
+    place = line, max(1, column - len(marked or "") + 1)
     reason = (
         str(first.get("description", ""))
         .rstrip(".")
@@ -93,8 +93,8 @@ def syntax_error(error: SqlglotError, text: str) -> SqlError:
     reason = TOKEN.sub(
         lambda token: "the end" if token[1] == "SENTINEL" else f"`{token[1]}`", reason
     )
-    reason = f"`{found}`: " * bool(found) + reason[:1].lower() + reason[1:]
-    meant = f": {SIGNS[found]}" if found in SIGNS else _meant(text, place)
+    reason = f"`{marked}`: " * bool(marked) + reason[:1].lower() + reason[1:]
+    meant = f": {SIGNS[marked]}" if marked in SIGNS else _meant(text, place)
     return SqlSyntaxError(f"{reason}{meant}", place, _line(text, place[0]))
 
 
@@ -218,12 +218,14 @@ def parsed(text: str, dialect: str) -> list[exp.Expr]:
     kind = Dialect.get_or_raise(dialect)
     with reading(text):
         tokens = kind.tokenize(text)
-        words = " ".join(one.text.upper() for one in tokens if one.token_type != TokenType.STRING)
+        words = " ".join(
+            token.text.upper() for token in tokens if token.token_type != TokenType.STRING
+        )
         if "STRICT CORRESPONDING" in words:  # whose first word the parser leaves out
             raise SqlError("STRICT is not evaluated: write CORRESPONDING, or name the columns")
         tree = _parser(type(kind))(dialect=kind).parse(tokens, text)
     # that has only a comment
-    return [one for one in tree if one is not None and not isinstance(one, exp.Semicolon)]
+    return [node for node in tree if node is not None and not isinstance(node, exp.Semicolon)]
 
 
 @contextmanager
@@ -316,11 +318,11 @@ def _left_out(made: exp.Expr, args: list[Any]) -> exp.Expr | None:
     """
     if isinstance(made, exp.ArraySort):  # whose defaults, written out, are no arguments
         return None
-    given, constants, left = {id(one): one for one in args if isinstance(one, exp.Expr)}, 0, [made]
+    given, constants, left = {id(arg): arg for arg in args if isinstance(arg, exp.Expr)}, 0, [made]
     while left:
-        one = left.pop()
-        if given.pop(id(one), None) is None:
-            inside = [] if isinstance(one, exp.JSONPath) else [*one.iter_expressions()]
+        node = left.pop()
+        if given.pop(id(node), None) is None:
+            inside = [] if isinstance(node, exp.JSONPath) else [*node.iter_expressions()]
             constants += not inside
             left += inside
     return [*given.values()][-1] if len(given) > constants - (not made.args) else None
@@ -379,10 +381,8 @@ def path_of(node: exp.Lambda) -> exp.Paren | None:
         or not isinstance(node.this, exp.Literal)
     ):
         return None
-    found = exp.JSONExtract(
-        this=exp.column(node.expressions[0].copy()), expression=node.this.copy()
-    )
-    return exp.Paren(this=found)  # so that it does not become a lambda where its text is read again
+    path = exp.JSONExtract(this=exp.column(node.expressions[0].copy()), expression=node.this.copy())
+    return exp.Paren(this=path)  # so that it does not become a lambda where its text is read again
 
 
 def with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[exp.Expr]:

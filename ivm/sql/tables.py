@@ -90,13 +90,13 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
     known = {c.name.lower(): c.name for c in columns}
     if len(known) < len(columns):
         raise SqlError("two columns of the table have one name", nodes[0])
-    lost = [one for one in key if one.lower() not in known]
+    lost = [column for column in key if column.lower() not in known]
     if lost:
         raise SqlError(
             f"PRIMARY KEY ({lost[0]}): the table has no such "
             f"column{nearest(lost[0], known.values())}"
         )
-    key = [known[one.lower()] for one in key]
+    key = [known[column.lower()] for column in key]
     return [c._replace(nullable=c.nullable and c.name not in key) for c in columns], key, checks
 
 
@@ -308,8 +308,8 @@ def _drop(host: Host, name: str, node: exp.Drop) -> None:
         if stored is not None and block is None:
             txn.drop(stored)
         for known in (changed.tables, changed.views, changed.kept):
-            for one in [n for n in known if n.lower() == name.lower()]:
-                del known[one]
+            for column in [n for n in known if n.lower() == name.lower()]:
+                del known[column]
 
     try:
         change_catalog(host, f"drop {name}", change)
@@ -348,8 +348,8 @@ def readers(host: Host, node: exp.Expr) -> str:
     dropped = node.args.get("tables") or [node.find(exp.Table)]
     lines = [
         said
-        for one in dropped
-        if one is not None and not (said := _readers(host, one.name)).endswith(" under ")
+        for table in dropped
+        if table is not None and not (said := _readers(host, table.name)).endswith(" under ")
     ]
     return f"{'; '.join(lines)}: DROP them first, and CREATE them again afterwards" if lines else ""
 

@@ -200,11 +200,11 @@ def atoms(one: Literal) -> list[str]:
 def bound(body: Iterable[Literal]) -> set[str]:
     """Return the variables that atoms and definitions of a body bind."""
     names: set[str] = set()
-    for one in body:
-        if isinstance(one, Atom):
-            names |= {*variables(one)}
-        elif isinstance(one, Define):
-            names.add(one.var.name)
+    for literal in body:
+        if isinstance(literal, Atom):
+            names |= {*variables(literal)}
+        elif isinstance(literal, Define):
+            names.add(literal.var.name)
     return names
 
 
@@ -236,6 +236,6 @@ def substitute(node, names: dict[str, Term]):  # type: ignore[no-untyped-def]
             return Not(tuple(substitute(one, names) for one in node.body), frozenset(renamed))
         case Either():
             return Either(
-                tuple(tuple(substitute(one, names) for one in part) for part in node.parts)
+                tuple(tuple(substitute(literal, names) for literal in part) for part in node.parts)
             )
     return node

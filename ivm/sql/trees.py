@@ -167,7 +167,7 @@ class Writer:
         self.put(" -> ")
         if right is None:
             never = self.put("false")
-            no, yes = (Const(one, "bool", where=never) for one in (False, True))
+            no, yes = (Const(value, "bool", where=never) for value in (False, True))
             held: tuple[tree.Formula, ...] = (tree.Operation("=", no, yes, where=never),)
         else:
             held = self.body(_live(right), right.required)
@@ -193,7 +193,7 @@ class Writer:
 
     def body(self, body: Iterable[Literal], required: frozenset[str]) -> tuple[tree.Formula, ...]:
         """`literal, literal, ...`"""
-        return self.listed(body, lambda one: self.literal(one, required))
+        return self.listed(body, lambda literal: self.literal(literal, required))
 
     def conjunction(self, body: Iterable[Literal], required: frozenset[str]) -> tree.Formula:
         """Write a body as one formula."""
@@ -217,9 +217,9 @@ class Writer:
                 return tree.Not(refused, where=where)
             case Either(parts):
                 self.put("(")
-                found = self.listed(parts, lambda part: self.conjunction(part, required), " ; ")
+                disjuncts = self.listed(parts, lambda part: self.conjunction(part, required), " ; ")
                 self.put(")")
-                return tree.Or(found) if len(found) > 1 else found[0]
+                return tree.Or(disjuncts) if len(disjuncts) > 1 else disjuncts[0]
         raise AssertionError(one)
 
     def atom(
@@ -260,9 +260,9 @@ class Writer:
         if term is None:
             return tree.Anonymous(nullable, where=self.put("_?" if nullable else "_"))
         if isinstance(term, Var) and nullable and term.name not in (required or ()):
-            found = Variable(term.name, marked=True, where=self.variable(term.name).where)
+            variable = Variable(term.name, marked=True, where=self.variable(term.name).where)
             self.put("?")
-            return found
+            return variable
         return self.term(term)
 
     def test(self, term: Term) -> tree.Operation:
@@ -297,22 +297,22 @@ class Writer:
         self._depth += 1
         if self._depth > tree.NESTING_MAX:
             raise RuleSyntaxError(self.place, tree.TOO_DEEP)
-        found = self.call(term, binding)
+        applied = self.call(term, binding)
         self._depth -= 1
-        return found
+        return applied
 
     def call(self, call: Call, binding: int) -> tree.Node:
         """Write an operator or a function."""
         name, args = call.name, call.args
         if name in INFIX and len(args) == 2:
-            own = INFIX[name]
-            self.put("(" if own < binding else "")
-            left = self.term(args[0], own)
+            strength = INFIX[name]
+            self.put("(" if strength < binding else "")
+            left = self.term(args[0], strength)
             self.put(" ")
             where = self.put(f"{name} ")
             self._note(call, where)
-            right = self.term(args[1], own + 1)
-            self.put(")" if own < binding else "")
+            right = self.term(args[1], strength + 1)
+            self.put(")" if strength < binding else "")
             return tree.Operation(name, left, right, where=where)
         if name in COMPARISONS:  # which is a term only among the arguments of a function
             return self.applied("and", (call,), None)
@@ -323,9 +323,9 @@ class Writer:
         where = self.put(f"{show_name(name)}[")
         if of is not None:
             self._note(of, where)
-        found = self.listed(args, self.operand)
+        operands = self.listed(args, self.operand)
         self.put("]")
-        return tree.Application(name, found, True, where=where)
+        return tree.Application(name, operands, True, where=where)
 
     def operand(self, term: Term) -> tree.Node:
         """Write an argument of a function."""
@@ -355,9 +355,9 @@ class Writer:
             except UnicodeDecodeError:
                 raise SqlError(f"{value!r}: {NO_UTF8}") from None
         text = show_constant(Const(value, type_))
-        found = _as_read(value, type_, text, self.place)
+        made = _as_read(value, type_, text, self.place)
         self.put(text)
-        return found
+        return made
 
     def _note(self, term: Term, where: Where) -> None:
         if isinstance(term, Call) and term.origin is not None:
@@ -389,7 +389,7 @@ def _live(rule: Rule) -> tuple[Literal, ...]:
     folds = (arg for fold in rule.folds for arg in fold.args)
     for name in variables(*rule.heads, *folds, *rule.body):
         uses[name] = uses.get(name, 0) + 1
-    return tuple(_blank(one, uses, rule.required) for one in rule.body)
+    return tuple(_blank(literal, uses, rule.required) for literal in rule.body)
 
 
 def _blank(one: Literal, uses: dict[str, int], required: frozenset[str]) -> Literal:

@@ -106,11 +106,11 @@ class SqlType(NamedTuple):
 
     def holds(self, other: "SqlType") -> bool:
         """Return whether every number of another type is one of this, perhaps with fewer digits."""
-        own = self.range
-        if own is None or other == BOOLEAN:
+        ours = self.range
+        if ours is None or other == BOOLEAN:
             return True
         theirs = other.range
-        return theirs is not None and own[0] <= theirs[0] and theirs[1] <= own[1]
+        return theirs is not None and ours[0] <= theirs[0] and theirs[1] <= ours[1]
 
     @property
     def store(self) -> str:
@@ -255,7 +255,7 @@ def parsed(text: str) -> SqlType:
     if name == "ENUM":
         return SqlType(name, words=tuple(one[1:-1].replace("''", "'") for _, one in members(text)))
     if name in ("STRUCT", "TUPLE"):
-        return SqlType(name, fields=tuple((own, parsed(type_)) for own, type_ in members(text)))
+        return SqlType(name, fields=tuple((field, parsed(type_)) for field, type_ in members(text)))
     if name == "MAP":
         return map_of(*(parsed(type_) for _, type_ in members(text)))
     if text.startswith("DECIMAL("):
@@ -351,5 +351,5 @@ def _integer(left: SqlType, right: SqlType) -> SqlType:
 
 def added(left: SqlType, right: SqlType) -> SqlType:
     """Return the type of a sum, a difference or a product of integers."""
-    found = _integer(left, right)
-    return found if found in (left, right) or found == HUGEINT else BIGINT
+    wider = _integer(left, right)
+    return wider if wider in (left, right) or wider == HUGEINT else BIGINT

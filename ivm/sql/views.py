@@ -48,7 +48,7 @@ def create(host: Host, node: exp.Create, strict: bool, read: Read) -> None:
         return
     properties = node.args["properties"].expressions if node.args.get("properties") else []
     kept = any(isinstance(property_, exp.MaterializedProperty) for property_ in properties)
-    if any(isinstance(one, exp.TemporaryProperty) for one in properties) or kind not in (
+    if any(isinstance(given, exp.TemporaryProperty) for given in properties) or kind not in (
         "TABLE",
         "VIEW",
     ):
@@ -114,8 +114,8 @@ def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> No
     def change(_txn: Any, catalog: Catalog) -> None:
         if not _may_create(catalog, name, node):
             return
-        for one in [n for n in catalog.views if n.lower() == name.lower()]:
-            del catalog.views[one]
+        for view in [n for n in catalog.views if n.lower() == name.lower()]:
+            del catalog.views[view]
         queries = Queries(Builder(name), catalog.schema())
         queries.query(node.expression)  # its errors are shown now
         catalog.views[name] = {**to_save(node), "columns": columns}
@@ -125,17 +125,17 @@ def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> No
 
 def _may_create(catalog: Catalog, name: str, node: exp.Create) -> bool:
     """Return whether a view is to be created.  Raises SqlError if its name is taken."""
-    own = catalog.find(name)
+    known = catalog.find(name)
     expanded = any(view.lower() == name.lower() for view in catalog.views)
-    if own is None and not expanded:
+    if known is None and not expanded:
         return True
     if node.args.get("exists"):
         return False
-    is_view = expanded or own in catalog.kept
+    is_view = expanded or known in catalog.kept
     if is_view and node.args.get("replace"):
         return True
     remedy = "CREATE OR REPLACE it, or DROP it first" if is_view else "choose another name"
-    raise SqlError(f"{own or name} exists already: {remedy}", node)
+    raise SqlError(f"{known or name} exists already: {remedy}", node)
 
 
 def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: bool) -> None:
@@ -233,17 +233,17 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
     if isinstance(target, exp.Table) and (
         catalog.find(target.name) or catalog.view(target.name) is None
     ):
-        own = catalog.find(target.name)
-        if own is None:
+        kept = catalog.find(target.name)
+        if kept is None:
             raise SqlError(
                 f"no table or view {target.name} exists{nearest(target.name, catalog.names())}",
                 node,
             )
         shown = [
-            (c.name, str(c.type), c.nullable or own in catalog.kept) for c in catalog.columns(own)
+            (c.name, str(c.type), c.nullable or kept in catalog.kept) for c in catalog.columns(kept)
         ]
-        plain = own not in catalog.kept and not catalog.weighs(own)
-        key = {*catalog.source[own].info.schema.key} if plain else set()
+        plain = kept not in catalog.kept and not catalog.weighs(kept)
+        key = {*catalog.source[kept].info.schema.key} if plain else set()
     else:
         query = exp.select("*").from_(target.copy()) if isinstance(target, exp.Table) else target
         made = queries(catalog)

@@ -145,15 +145,15 @@ class IvmDialect(default.DefaultDialect):
     # -- what tables tell of themselves
 
     def _objects(self, connection: Any) -> dict[str, Object]:
-        own = connection.connection.dbapi_connection
-        with Reader(own.workspace, None, own.transaction).catalog() as catalog:
-            return {one.name: one for one in objects(catalog)}
+        driver = connection.connection.dbapi_connection
+        with Reader(driver.workspace, None, driver.transaction).catalog() as catalog:
+            return {table.name: table for table in objects(catalog)}
 
     def _object(self, connection: Any, name: str) -> Object:
-        found = self._objects(connection).get(name)
-        if found is None:
+        table = self._objects(connection).get(name)
+        if table is None:
             raise exc.NoSuchTableError(name)
-        return found
+        return table
 
     def _constraints(self, connection: Any, name: str, kind: str) -> list[Constraint]:
         constraints = self._object(connection, name).constraints
@@ -161,7 +161,7 @@ class IvmDialect(default.DefaultDialect):
         return sorted(of_kind, key=lambda constraint: constraint.name or "")
 
     def _names(self, connection: Any, kind: str) -> list[str]:
-        return [one.name for one in self._objects(connection).values() if one.kind == kind]
+        return [table.name for table in self._objects(connection).values() if table.kind == kind]
 
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
         """Return the only schema."""
@@ -179,8 +179,8 @@ class IvmDialect(default.DefaultDialect):
         self, connection: Any, table_name: str, index_name: str, schema: Any = None, **kw: Any
     ) -> bool:
         """Return whether a table has an index of a name."""
-        own = self._objects(connection).get(table_name)
-        return own is not None and any(name == index_name for name, _, _ in own.indices)
+        table = self._objects(connection).get(table_name)
+        return table is not None and any(name == index_name for name, _, _ in table.indices)
 
     def has_sequence(
         self, connection: Any, sequence_name: str, schema: Any = None, **kw: Any
@@ -221,16 +221,16 @@ class IvmDialect(default.DefaultDialect):
         self, connection: Any, table_name: str, schema: Any = None, **kw: Any
     ) -> list[Any]:
         """Return the columns of a table or view."""
-        own = self._object(connection, table_name)
+        table = self._object(connection, table_name)
         return [
             {
                 "name": c.name,
                 "type": _instance(alchemy_type(c.type)),
                 "nullable": c.nullable,
-                "default": own.defaults.get(c.name),
-                "autoincrement": c.name in own.numbered,
+                "default": table.defaults.get(c.name),
+                "autoincrement": c.name in table.numbered,
             }
-            for c in own.columns
+            for c in table.columns
         ]
 
     def get_pk_constraint(

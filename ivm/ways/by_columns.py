@@ -105,10 +105,10 @@ def join_of(context: Context, rule: InstalledRule, plan: Plan, t: int) -> Column
     """
     trees, indices = dict[str, Tree](), dict[str, list[Sorted]]()
     installed, apart = context.installed, _apart(plan)
-    for place, (one, trie) in enumerate(zip(apart.tries, plan.tries, strict=True)):
+    for place, (shape, trie) in enumerate(zip(apart.tries, plan.tries, strict=True)):
         name, read = trie.index.predicate, context.tree if place < t else context.oldest
-        trees[one.index.predicate] = read(context.own(name))
-        indices[one.index.predicate] = [
+        trees[shape.index.predicate] = read(context.own(name))
+        indices[shape.index.predicate] = [
             (index_columns(index, installed.layouts[name]), read(index))
             for index in installed.indices[name]
         ]

@@ -639,10 +639,10 @@ class Child:
             name: column.take(rows) for name, column in zip(self._kept, self._columns, strict=True)
         }
         if self._times is not None:
-            own = self._times[rows]
+            weights = self._times[rows]
             if times is not None:
-                _refuse_overflow(own, int(times.max(initial=0)))
-            times = own if times is None else times * own
+                _refuse_overflow(weights, int(times.max(initial=0)))
+            times = weights if times is None else times * weights
         return Batch(len(rows), columns, {}), times
 
 

@@ -54,10 +54,10 @@ def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> lis
     for _, name in plan.apart:
         holds = partial(_pair_holds, name, "=", parted(name))
         conditions.append(Condition(frozenset((name, parted(name))), holds))
-    for one in plan.sure:
-        names = frozenset(v.name for v in variables(*compared([one])))
-        holds = partial(_passes, evaluator, one)
-        conditions.append(Condition(names, holds, linked.get(one), applies_functions(one)))
+    for filter_ in plan.sure:
+        names = frozenset(v.name for v in variables(*compared([filter_])))
+        holds = partial(_passes, evaluator, filter_)
+        conditions.append(Condition(names, holds, linked.get(filter_), applies_functions(filter_)))
     return conditions
 
 

@@ -159,17 +159,17 @@ def maintain_by_probing(
         ]
 
     whole = [deltas.get(index, NO_CHANGE) for index, _ in probed(plan)]
-    most, few = max(len(one.actions) for one in whole), 1 << FIRST
+    most, few = max(len(delta.actions) for delta in whole), 1 << FIRST
     at_once = few if most > few and budget.may_exceed() else WHOLE
     if most > at_once:
         shares = map(branches, _shares(whole, at_once, budget))
-        found, operations = probe_by_shares(plan, pages, transition, shares, threads, budget)
-        return Change(found, [], operations, 0)
+        delta, operations = probe_by_shares(plan, pages, transition, shares, threads, budget)
+        return Change(delta, [], operations, 0)
     changed = branches(whole)
     if not any(changed):
         return None
-    found, operations = probe_all(plan, pages, transition, changed, threads, budget)
-    return Change(found, [], operations, 0)
+    delta, operations = probe_all(plan, pages, transition, changed, threads, budget)
+    return Change(delta, [], operations, 0)
 
 
 def _shares(deltas: Sequence[Delta], at_once: int, budget: Budget) -> Iterator[list[Delta]]:
@@ -182,7 +182,7 @@ def _shares(deltas: Sequence[Delta], at_once: int, budget: Budget) -> Iterator[l
     """
     lengths = [0 if len(delta.actions) <= at_once else len(delta.actions) for delta in deltas]
     if not all(lengths):
-        yield [NO_CHANGE if n else one for one, n in zip(deltas, lengths, strict=True)]
+        yield [NO_CHANGE if n else delta for delta, n in zip(deltas, lengths, strict=True)]
     done, before, step = 0, 0, 1 << max(0, max(lengths).bit_length() - FIRST)
     while step:
         places = [
@@ -192,8 +192,8 @@ def _shares(deltas: Sequence[Delta], at_once: int, budget: Budget) -> Iterator[l
         done += sum(map(len, places))
         budget.share(done / sum(lengths))
         yield [
-            Delta(one.actions[at], one.rows[:, at]) if len(at) else NO_CHANGE
-            for one, at in zip(deltas, places, strict=True)
+            Delta(delta.actions[at], delta.rows[:, at]) if len(at) else NO_CHANGE
+            for delta, at in zip(deltas, places, strict=True)
         ]
         before, step = step, min(1 if budget.is_ample() else step, step // 2)
 

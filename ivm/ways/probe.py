@@ -68,11 +68,11 @@ def probe_all(
     among threads.  Raises CorruptionError, RoomError, and Stopped by a `budget` of costs.
     """
     moved = _moved(plan, changed) if plan.moves else ()
-    found = Probing(plan, pages, transition, threads, budget, moved).run(
+    probing = Probing(plan, pages, transition, threads, budget, moved).run(
         _with_moves(plan, moved, changed), compose=True
     )
-    delta = Delta(*one_batch(found.parts))
-    return delta if found.composed else net_changes(*delta), found.operations
+    delta = Delta(*one_batch(probing.parts))
+    return delta if probing.composed else net_changes(*delta), probing.operations
 
 
 @within_memory("finding rows that change")

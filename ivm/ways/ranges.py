@@ -125,7 +125,7 @@ class Results:
         columns, batches = (*span.lead, span.result, span.group), list[np.ndarray]()
         for batch in read_up_to(self._pages, self._tree, low, high, columns):
             batches.append(batch)
-            if sum(one.shape[1] for one in batches) > HELD * ends.first.shape[1]:
+            if sum(batch.shape[1] for batch in batches) > HELD * ends.first.shape[1]:
                 return None
         rows = np.concatenate([*batches, np.empty((len(columns), 0), np.int64)], axis=1)
         if span.kind != ADDED:

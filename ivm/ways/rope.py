@@ -175,14 +175,14 @@ def texts_of(source: Any, words: np.ndarray, name: str, fold: Fold) -> pa.Array:
     keys = words[: fold.state.group] if fold.grouped else np.zeros((1, words.shape[1]), np.int64)
     numbers = list(map(tuple, keys.T.tolist()))
     if len(numbers) <= FEW or _records_between(source, fold, numbers) > SPARSE * len(numbers):
-        found = {
+        by_key = {
             key: rope
             for key in numbers
             if (rope := _text(ConcatRope(source, name, fold, key))) is not None
         }
     else:
-        found = _texts_between(ConcatRope(source, name, fold, min(numbers)), max(numbers))
-    texts = [found.get(key) for key in numbers]
+        by_key = _texts_between(ConcatRope(source, name, fold, min(numbers)), max(numbers))
+    texts = [by_key.get(key) for key in numbers]
     there = np.array([text is not None for text in texts], bool)
     return with_nulls(of_texts([text for text in texts if text is not None]), there)
 
@@ -203,7 +203,7 @@ def _text(rope: ConcatRope) -> str | None:
 
 def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, ...], str]:
     """Return the texts of all groups from `first` to the one with key `last`, by their keys."""
-    found: dict[tuple[int, ...], list[str]] = {}
+    by_key: dict[tuple[int, ...], list[str]] = {}
     group = first._fold.state.group
     for rows in first.sorted_between(last):
         if rows.shape[1]:
@@ -212,8 +212,8 @@ def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, 
             for key, text in zip(
                 map(tuple, np.repeat(rows[:group], times, axis=1).T.tolist()), texts, strict=True
             ):
-                found.setdefault(key, []).append(text)
-    return {key: first._separator.join(texts) for key, texts in found.items()}
+                by_key.setdefault(key, []).append(text)
+    return {key: first._separator.join(texts) for key, texts in by_key.items()}
 
 
 # -- views of texts

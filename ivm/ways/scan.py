@@ -63,10 +63,10 @@ def scan(
     """
     ranges = [
         (place, keys)
-        for place, one in enumerate(wanted)
-        for keys in key_ranges(one.plan, one.types, tree.count, encode)
+        for place, request in enumerate(wanted)
+        for keys in key_ranges(request.plan, request.types, tree.count, encode)
     ]
-    readings = [_Reading.of(one) for one in wanted]
+    readings = [_Reading.of(request) for request in wanted]
     for (lo, hi), some in _passes(ranges):
         columns = sorted({column for number in some for column in readings[number].columns}) or [0]
         at = {column: place for place, column in enumerate(columns)}
@@ -170,10 +170,10 @@ def fill(context: Context, rule: InstalledRule, number: int, waiting: PendingRow
         return
     name, installed = plan.tries[0].index.predicate, context.installed
     plans = {
-        one: owner
+        plan: owner
         for owner in waiting.rules
-        for one in owner.plans
-        if isinstance(one.way, Scan) and one.tries[0].index.predicate == name
+        for plan in owner.plans
+        if isinstance(plan.way, Scan) and plan.tries[0].index.predicate == name
     }
     passed, read = [0] * len(plans), [0] * len(plans)
     views = {view for owner in plans.values() for view in owner.writes} & installed.scanned_ends

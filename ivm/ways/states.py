@@ -110,8 +110,8 @@ def view_rows(
     if fold.state.kind == INVERTED:
         return rows[-2:-1] if layout.bare else rows[:-1]
     groups, records = in_memory(_of_level(fold, rows), fold.group, fold.op in BY_RANK)
-    found = in_key_order(fold, _Rows(name, layout, pages, state, order).of(groups, records)[0])
-    return found.take(sort_order(found), axis=1) if fold.order else found
+    made = in_key_order(fold, _Rows(name, layout, pages, state, order).of(groups, records)[0])
+    return made.take(sort_order(made), axis=1) if fold.order else made
 
 
 def view_edits(
@@ -449,9 +449,9 @@ def _of_contenders(
     before = np.concatenate([groups.keys, ~old if fold.state.falling else old])
     came = rows[: group + 1, actions == INSERT]
     gone = {*_tuples(rows[: group + 1, actions == ERASE])} - {*_tuples(came)}
-    stays = found & np.array([one not in gone for one in _tuples(before)], bool)
+    stays = found & np.array([row not in gone for row in _tuples(before)], bool)
     known = {*_tuples(groups.keys[:, stays])}
-    near = np.array([one in known for one in _tuples(came[:group])], bool)
+    near = np.array([row in known for row in _tuples(came[:group])], bool)
     others = Groups(*(column[..., ~stays] for column in groups))
     rest = [all_of(others, records)[0][:-1]] if not stays.all() else []
     contenders = np.concatenate([before[:, stays], came[:, near], *rest], axis=1)
@@ -558,13 +558,13 @@ def folded(op: str, rows: np.ndarray) -> np.ndarray:
 
 def _repeated(known: Operator, value: int, times: int) -> int:
     """Fold a value `times` times, or its inverse if that is negative; O(log times)."""
-    one, found = value if times > 0 else known.inverse(value), known.identity
+    step, folded = value if times > 0 else known.inverse(value), known.identity
     if times in (1, -1):  # the common case
-        return one
+        return step
     for bit in bin(abs(times))[:1:-1]:
-        found = known.call(found, one) if bit == "1" else found
-        one = known.call(one, one)
-    return found
+        folded = known.call(folded, step) if bit == "1" else folded
+        step = known.call(step, step)
+    return folded
 
 
 def edits_of(pages: Pages, state: Tree, op: str, rows: np.ndarray) -> Edits:

@@ -188,9 +188,9 @@ def _conflict(
 ) -> FunctionConflictError:
     types = context.predicate(name).types
     # the key has at least two rows
-    found = next(read_batches(context.txn.pages, tree, key, rows=2))
+    rows = next(read_batches(context.txn.pages, tree, key, rows=2))
     columns = [
-        context.txn.decode(type_, np.ascontiguousarray(found[c])) for c, type_ in enumerate(types)
+        context.txn.decode(type_, np.ascontiguousarray(rows[c])) for c, type_ in enumerate(types)
     ]
     shown = [tuple(column[i].as_py() for column in columns) for i in range(2)]
     return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
@@ -239,10 +239,10 @@ def _rows_of_state(context: Context, name: str, waiting: PendingRows) -> Iterabl
     state = fold.state
     held = 8 * state.spec.columns * txn.tree(state.name).count if state.name in txn else 0
     if not waiting.exceed(held) and not waiting.is_spilled(name):
-        found, tree = _state_rows(context, name, state, waiting), Tree.empty(state.spec)
+        made, tree = _state_rows(context, name, state, waiting), Tree.empty(state.spec)
         if state.name in txn:
             tree = txn.tree(state.name)
-        return [view_rows(name, layout, txn.pages, tree, found, order)]
+        return [view_rows(name, layout, txn.pages, tree, made, order)]
     if state.name not in txn:
         _build_state(context, state, waiting.rows(name))
     tree = txn.tree(state.name)

@@ -89,9 +89,9 @@ def evaluate_in_full(
     """
     for pair in pairs(plan):
         if choice(plan, trees, rules, pair).taken:
-            found = _among_missing(pages, plan, trees, rules, pair)
-            if found:
-                return found
+            evaluation = _among_missing(pages, plan, trees, rules, pair)
+            if evaluation:
+                return evaluation
     return evaluate(
         pages, plan.shape, trees, threads=threads, listed=listed, budget=budget, sink=sink
     )
@@ -311,12 +311,12 @@ def bindings_of(
 
 def counts_what_lacks(context: Context, plan: Plan) -> bool:
     """Return whether counting finds the rows that a subset lacks: the rest is not read."""
-    found = pairs(plan)
-    if not found or any(permuted(trie.index) for trie in plan.tries):
+    candidates = pairs(plan)
+    if not candidates or any(permuted(trie.index) for trie in plan.tries):
         return False
     rules = context.installed.program.rules
     trees = [context.tree(trie.index) for trie in plan.tries]
-    return any(choice(plan, trees, rules, pair).taken for pair in found)
+    return any(choice(plan, trees, rules, pair).taken for pair in candidates)
 
 
 def fold_bindings(

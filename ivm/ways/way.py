@@ -107,9 +107,9 @@ class Context:
         """Create the tree of a permuted index; of a relation that has changed, also its tree
         before, and its change.  O(n log n).
         """
-        own, name = self.own(index.predicate), tree_name(index)
-        change = self.deltas.get(own)
-        self._build(index, self.before[own] if change else None)
+        relation, name = self.own(index.predicate), tree_name(index)
+        change = self.deltas.get(relation)
+        self._build(index, self.before[relation] if change else None)
         if change:
             self.before[index] = self.txn.tree(name)
             columns = index_columns(index, self.installed.layouts[index.predicate])

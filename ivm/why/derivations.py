@@ -191,14 +191,14 @@ class Derivations:
         types = self.program.predicates[name].types
         columns = tuple(Var(f"why$c{place}") for place in range(len(types)))
         shown, nullable = tuple(v.name for v in columns), (*range(len(types)),)
-        own = dict(zip(shown, types, strict=True))
-        first = Rule((Atom(ANSWER, columns),), ((marked(Atom(WANTED, columns)),),), types=own)
+        typed = dict(zip(shown, types, strict=True))
+        first = Rule((Atom(ANSWER, columns),), ((marked(Atom(WANTED, columns)),),), types=typed)
         program = Program(
             {
                 WANTED: Predicate(WANTED, types, None, True, shown, nullable),
                 ANSWER: Predicate(ANSWER, types, None, False, shown),
             },
-            (first, *(one for rule in rules for one in _wanting(rule, name))),
+            (first, *(asked for rule in rules for asked in _wanting(rule, name))),
             answer=ANSWER,
             stored=(WANTED,),
             seeds={WANTED: [tuple(map(Const, row, types)) for row in rows]},
@@ -218,7 +218,7 @@ class Derivations:
         places = [i for i, term in enumerate(head.terms) if term not in results]
         rows = [tuple(fact.row[i] for i in places) for fact in facts]
         # by its atoms: a binding counts once
-        found: list[dict[tuple[Literal, ...], Body]] = [{} for _ in facts]
+        firsts: list[dict[tuple[Literal, ...], Body]] = [{} for _ in facts]
         for disjunct in rule.body:
             body: Body = disjunct
             if decided and decided.argument:
@@ -227,8 +227,8 @@ class Derivations:
                 body, rule.types, [head.terms[i] for i in places], rows
             ):
                 bound = with_values(disjunct, values, rule.types)
-                found[number].setdefault(bound if len(rule.body) == 1 else (*atoms(bound),), bound)
-        return [[*bodies.values()] for bodies in found]
+                firsts[number].setdefault(bound if len(rule.body) == 1 else (*atoms(bound),), bound)
+        return [[*bodies.values()] for bodies in firsts]
 
     def present(self, facts: Iterable[Fact]) -> set[Fact]:
         """Return those of some facts that hold; those of one predicate are looked up together."""
@@ -236,11 +236,11 @@ class Derivations:
         for fact in facts:
             if fact.predicate in self.program.predicates:
                 by_name.setdefault(fact.predicate, []).append(fact)
-        found = set[Fact]()
+        present = set[Fact]()
         for name, some in by_name.items():
             rows = self.rows(name, [dict(enumerate(fact.row)) for fact in some])
-            found |= {some[number] for number, _ in rows}
-        return found
+            present |= {some[number] for number, _ in rows}
+        return present
 
     def rows(
         self, name: str, given: Sequence[Mapping[int, Any]]
@@ -318,7 +318,7 @@ class Derivations:
 def _wanting(rule: Rule, name: str) -> Iterator[Rule]:
     """Yield the rules by which a wanted fact of a view that reads itself wants others."""
     for head, disjunct in product(rule.heads, rule.body):
-        wanted = marked(Atom(ANSWER, head.terms))
+        asked = marked(Atom(ANSWER, head.terms))
         for atom in disjunct:
             if head.predicate == name and isinstance(atom, Atom) and atom.predicate == name:
                 constant = {n: t for n, t in enumerate(atom.terms) if isinstance(t, Const)}
@@ -327,7 +327,7 @@ def _wanting(rule: Rule, name: str) -> Iterator[Rule]:
                 given = [Compare("=", terms[n], t) for n, t in constant.items()]
                 yield Rule(
                     (unmarked(Atom(ANSWER, (*terms,)), variables(*terms)),),
-                    ((wanted, *disjunct, *given),),
+                    ((asked, *disjunct, *given),),
                     types={**rule.types, **types},
                 )
 

@@ -234,7 +234,7 @@ def _checkable(literals: Sequence[Literal], given: Iterable[Var]) -> list[Litera
     known = {*given, *variables(*(literal for literal in literals if isinstance(literal, Atom)))}
     rest = [literal for literal in literals if not isinstance(literal, Atom)]
     while True:
-        more = [side for one in rest for side in _defines(one, known)]
+        more = [side for literal in rest for side in _defines(literal, known)]
         if not more:
             break
         known |= {*more}

@@ -103,7 +103,7 @@ def kinds(plan: Plan, rows: np.ndarray) -> np.ndarray:
     opens = np.append(True, (where[:, 1:] != where[:, :-1]).any(axis=0))[: len(a)]
     goes_on = np.append(False, a[1:] == b[:-1])[: len(a)]
     kind = np.where(opens, OPEN, np.where(goes_on, NEXT, SEEK))
-    negated = np.array([plan.tries[one.trie].negated for one in plan.trace_sensors])
+    negated = np.array([plan.tries[sensor.trie].negated for sensor in plan.trace_sensors])
     return np.where(negated[sensor], LOOK_UP, kind)
 
 

@@ -202,9 +202,9 @@ def _views(derivations: Derivations, step: Step) -> list[Fact]:
 
 def _chosen(derivations: Derivations, steps: Iterable[Step], choose: Any) -> dict[Fact, Step]:
     """Return a step for every fact of a view below some; `choose` gives those of several facts."""
-    found: dict[Fact, Step] = {}
+    chosen: dict[Fact, Step] = {}
     level = [fact for step in steps for fact in _views(derivations, step)]
-    while level := [fact for fact in dict.fromkeys(level) if fact not in found]:
-        found |= choose(level)
-        level = [fact for one in level for fact in _views(derivations, found[one])]
-    return found
+    while level := [fact for fact in dict.fromkeys(level) if fact not in chosen]:
+        chosen |= choose(level)
+        level = [fact for parent in level for fact in _views(derivations, chosen[parent])]
+    return chosen

@@ -179,9 +179,9 @@ class Asker:
         for fact in dict.fromkeys(facts):
             if self.derivations.is_base(fact.predicate):
                 by_name.setdefault(fact.predicate, []).append(fact)
-        found: dict[Fact, int | None] = {fact: None for some in by_name.values() for fact in some}
+        since: dict[Fact, int | None] = {fact: None for some in by_name.values() for fact in some}
         history = self.store.history()
-        branch = next((one.branch for one in history if one.version == self.version), None)
+        branch = next((entry.branch for entry in history if entry.version == self.version), None)
         older = [
             one.version for one in history if one.version < self.version and one.branch == branch
         ]
@@ -193,9 +193,9 @@ class Asker:
                         gone = []
                     else:
                         gone = [f for f in some if not _has(before, f)]
-                found |= dict.fromkeys(gone, later)
+                since |= dict.fromkeys(gone, later)
                 some, later = [f for f in some if f not in gone], version
-        return found
+        return since
 
     # -- what is missing
 
@@ -221,7 +221,7 @@ class Asker:
             named = [
                 (failure, [atom.predicate for atom in atoms(failure.fails)]) for failure in failures
             ]
-            failures = [one for one, names in named if names and not any(map(is_helper, names))]
+            failures = [rule for rule, names in named if names and not any(map(is_helper, names))]
         data: dict[str, Any] = {
             "fact": self._text_of(goal),
             "version": self.version,
@@ -350,14 +350,14 @@ class _Tree:
         """Return the fact's proofs."""
         proofs = self._proofs
         steps = [self._step(step) for step in proofs.steps[:most]]
-        found: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "fact": self._asker.text(fact),
             "version": self._asker.version,
             "holds": True,
         }
         if fact in self._since:
-            found["since"] = self._since[fact]
-        return found | {
+            answer["since"] = self._since[fact]
+        return answer | {
             "matching": matching,
             "derivations": len(proofs.steps),
             "smallest": proofs.smallest,
@@ -453,7 +453,7 @@ def _missing_lines(why: Why) -> list[str]:
     data = why.data
     lines = [f"{why.fact} is not in version {why.version}"]
     lines += [f"there is {text} instead" for text in data["instead"]]
-    for rule, failures in groupby(data["failures"], lambda one: one["rule"]):
+    for rule, failures in groupby(data["failures"], lambda failure: failure["rule"]):
         lines.append(rule)
         for failure in failures:
             where = ", ".join(f"{name} = {value}" for name, value in failure["where"].items())

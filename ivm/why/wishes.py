@@ -76,11 +76,11 @@ class Wishes:
             sets.sort(key=sorted)
             tried = [self._tried(edits) for edits in sets]
             if any(tried):
-                suggestions = [one for one in tried if one and one.edits]
+                suggestions = [candidate for candidate in tried if candidate and candidate.edits]
                 return sorted(suggestions, key=_amount)
             for edits in sets[:FOLLOWED_MAX]:
-                for one in self._following(edits):
-                    both = edits | one
+                for more in self._following(edits):
+                    both = edits | more
                     if both not in seen and size < len(both) <= EDITS_MAX:
                         seen.add(both)
                         by_size[len(both)].append(both)
@@ -182,22 +182,22 @@ class _Ways:
                 yield from self._fold(rule, head, disjunct, goal)
                 continue
             for goals in islice(missing.goals_of(rule, head, disjunct, goal), LACKING_MAX):
-                for one in goals:
-                    if not self.derivations.is_base(one.predicate) and one not in self.brought:
-                        yield from self.bring(one)
+                for inner in goals:
+                    if not self.derivations.is_base(inner.predicate) and inner not in self.brought:
+                        yield from self.bring(inner)
 
     def _fold(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> Iterator[Edits]:
         """Yield edits of what an aggregate takes, so that it may have the goal's result."""
         folded, results = rule.aggregates[0], results_of(rule)
         place = next(i for i, term in enumerate(head.terms) if term in results)
-        wanted = goal.terms[place]
+        target = goal.terms[place]
         terms = [Var(f"_{i}") if i == place else t for i, t in enumerate(goal.terms)]
         now = self.row(_like(goal, terms))
-        if not isinstance(wanted, Const):
+        if not isinstance(target, Const):
             return
-        by = wanted.value
+        by = target.value
         if folded.op == "sum" and now is not None:
-            by = wanted.value - now.row[place]
+            by = target.value - now.row[place]
         row = tuple(None if isinstance(t, Var) else t.value for t in terms)
         for body in self.derivations.groups(rule, head, [Fact(goal.predicate, row)])[0]:
             for written, bound in zip(atoms(disjunct), atoms(body), strict=False):
@@ -216,7 +216,7 @@ class _Ways:
             for i, t in enumerate(head.terms)
         ]
         value = [
-            Const(by, wanted.type) if i == place and folded.arguments else t
+            Const(by, target.type) if i == place and folded.arguments else t
             for i, t in enumerate(terms)
         ]
         missing = Missing(self.derivations)

@@ -123,9 +123,9 @@ def _refuse_one_key(relation: Relation, before: np.ndarray, after: np.ndarray) -
     keys = len(relation.schema.key)
     moved = (before[:keys] != after[:keys]).any(axis=0)
     pages, tree = relation.view()
-    found, _ = get(pages, tree, np.ascontiguousarray(after[:keys, moved]))
+    taken, _ = get(pages, tree, np.ascontiguousarray(after[:keys, moved]))
     distinct = np.unique(after[:keys], axis=1)
-    if found.any() or distinct.shape[1] < after.shape[1]:
+    if taken.any() or distinct.shape[1] < after.shape[1]:
         raise EditError(
             f"{relation.name!r}: with other texts, two records have one key; name another "
             "encoding, or none, which writes the bytes with a backslash"

@@ -485,9 +485,9 @@ def unpack(data: bytes, schema: pa.Schema, rows: int, nulls: bool = False) -> pa
     ValueError: it has the columns c0: int64, and c0: int64, c1: int64 belong there
     """
     messages = pa.ipc.MessageReader.open_stream(data)
-    found = pa.ipc.read_schema(_next(messages, "schema"))
-    if not found.equals(schema):
-        raise ValueError(f"it has the columns {_names(found)}, and {_names(schema)} belong there")
+    stored = pa.ipc.read_schema(_next(messages, "schema"))
+    if not stored.equals(schema):
+        raise ValueError(f"it has the columns {_names(stored)}, and {_names(schema)} belong there")
     message = _next(messages, "record batch")
     if _compressed(message.metadata.to_pybytes()):
         raise ValueError("its batch is packed once more")

@@ -97,7 +97,7 @@ def merge(
     theirs, ours = handle.branch_id(source), handle.branch_id(into)
     if theirs == ours:
         raise MergeError(f"branch {source!r} has nothing that it lacks itself: name another branch")
-    versions = [handle.state.heads[one].version for one in (theirs, ours)]
+    versions = [handle.state.heads[branch].version for branch in (theirs, ours)]
     lines = [contained(handle, number) for number in versions]
     base = common(handle, *lines)
     said = message or f"merge {source}, version {versions[0]}"

@@ -110,9 +110,9 @@ class MergedColumns:
         known = np.full(keys.shape[1], words is not None)
         filled = np.full(keys.shape[1], words or 0)
         says = [
-            (there, values[own - keys.shape[0]])
-            for own, tree in zip(places, self._trees, strict=True)
-            if own is not None and tree.root
+            (there, values[place - keys.shape[0]])
+            for place, tree in zip(places, self._trees, strict=True)
+            if place is not None and tree.root
             for there, values in [get(self._txn.pages, tree, keys)]
         ]
         if says:  # by the one side that has the column, or by both alike

@@ -116,9 +116,9 @@ def _merges_known(handle: Handle, before: int, after: int, known: Mapping[int, i
     with snapshot_at(handle, after) as snapshot:
         if merged_with(snapshot._version.catalog, after) is None:
             return False
-    had, own = joined([known, contained(handle, before)]), handle.entry(after).branch
+    had, its_branch = joined([known, contained(handle, before)]), handle.entry(after).branch
     lines = contained(handle, after).items()
-    return all(number <= had.get(branch, -1) for branch, number in lines if branch != own)
+    return all(number <= had.get(branch, -1) for branch, number in lines if branch != its_branch)
 
 
 def _refuse_rules(handle: Handle, branch: str, *versions: int) -> None:

@@ -353,13 +353,13 @@ class Walk:
 
     def _shape_fault(self, page: int, spec: Spec, level: int) -> str | None:
         kind, its_level, columns, folds, tree_id = page_type_fields(self.word(page, TYPE))
-        wanted = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
-        if level and columns == wanted + 1:
-            wanted += 1  # with births
+        expected = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
+        if level and columns == expected + 1:
+            expected += 1  # with births
         facts = {
             "kind": (kind, INDEX if level else LEAF),
             "level": (its_level, level),
-            "columns": (columns, wanted),
+            "columns": (columns, expected),
             "folds": (folds, len(spec.scans)),
             "tree": (tree_id, spec.tree_id),
         }
@@ -452,10 +452,10 @@ def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
     >>> long_runs(iter([(1, 2, 6), (2, 0, 0xFFFF), (3, 0, 0xFFFF), (3, 1, 5), (3, 2, 6)]))
     {(5, 6)}
     """
-    found: dict[int, dict[int, int]] = {}
+    parts_of: dict[int, dict[int, int]] = {}
     for id_, part, word in records:
-        found.setdefault(id_, {})[part] = word
-    whole = (parts for parts in found.values() if {0, 1, 2} <= parts.keys())
+        parts_of.setdefault(id_, {})[part] = word
+    whole = (parts for parts in parts_of.values() if {0, 1, 2} <= parts.keys())
     return {(parts[1], parts[2]) for parts in whole if parts[0] & 0xFFFF == 0xFFFF}
 
 

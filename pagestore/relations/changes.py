@@ -132,8 +132,8 @@ class Watch(Generic[Found]):
     async def __anext__(self) -> Found:
         with self._using():
             while not self._closed:
-                if (found := await asyncio.to_thread(self._step)) is not None:
-                    return found
+                if (change := await asyncio.to_thread(self._step)) is not None:
+                    return change
                 await self._woken()
         raise StopAsyncIteration
 

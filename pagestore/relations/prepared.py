@@ -291,13 +291,13 @@ class RowWords:
 
     def of(self, edits: list[Edit]) -> list[Edit] | None:
         """Return edits with words for values; None for a new text, or what may be refused."""
-        found = list[Edit]()
+        encoded = list[Edit]()
         for action, row in edits:
             words = self._words_of(row, len(edits) == 1)
             if words is None:
                 return None
-            found.append((action, words))
-        return found
+            encoded.append((action, words))
+        return encoded
 
     def _words_of(self, row: tuple[Any, ...], alone: bool) -> tuple[int, ...] | None:
         """Return the words of a row, or of its first values; None as `of`."""

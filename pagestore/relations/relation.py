@@ -236,18 +236,18 @@ class Relation(Keyed):
         row = keys if isinstance(keys, tuple) else (keys,)
         if len(row) == self._plain and are_ints(row):
             try:
-                found = self._find(row)
+                values = self._find(row)
             except OverflowError:
                 pass  # values that do not fit raise below
             else:
-                if found is None:
+                if values is None:
                     return default
-                return _alone(found)
+                return _alone(values)
         schema = self.schema
         if len(row) != len(schema.key):
             key = schema.key[: self.enough() if self.enough else None]
             if len(row) == len(key):
-                return next((_alone(found[len(row) :]) for found in self.prefix(*row)), default)
+                return next((_alone(record[len(row) :]) for record in self.prefix(*row)), default)
             raise SchemaError(
                 f"{row!r} is not a key of {self.name!r}; its key is ({', '.join(key)})"
             )

@@ -159,9 +159,7 @@ class Snapshot(Mapping[str, Relation]):
 
     def _repr_html_(self) -> str:
         found = [(name, self[name]) for name in self._shown]
-        rows = [
-            (name, one.schema, ", ".join(one.schema.key), f"{len(one):,}") for name, one in found
-        ]
+        rows = [(name, r.schema, ", ".join(r.schema.key), f"{len(r):,}") for name, r in found]
         caption = f"{self._handle.file.path}, version {self.version}"
         return html_table(
             caption, [("relation", ""), ("columns", ""), ("key", ""), ("rows", "")], rows
@@ -436,9 +434,11 @@ def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
 
 def _batches(old: Snapshot, new: Newer, relation: str, of_both: Schema) -> Iterator[pa.RecordBatch]:
     pages, before, after = pages_of_both(old, new), old[relation], new[relation]
-    own = before if old.version > new.version else after  # its dictionary has the texts of both
+    side = before if old.version > new.version else after  # its dictionary has the texts of both
     latest = (
-        own if own.schema == of_both else Relation(own._source, own.info._replace(schema=of_both))
+        side
+        if side.schema == of_both
+        else Relation(side._source, side.info._replace(schema=of_both))
     )
     schema, changes = with_change_type(of_both.arrow), changes_between(pages, before, after)
     if latest.sorts_texts:

@@ -588,16 +588,16 @@ def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
     seen = set()
     for text in scans:
         scan = parse_scan(text, schema)
-        one = scan.rows
+        name = scan.rows
         if not scan.carried:
             raise SchemaError(
                 f"scan {text!r}: texts and columns with nulls have no stored scan: fold them "
                 f"without one, by scan"
             )
-        if one in seen:
+        if name in seen:
             raise SchemaError(f"scan {text!r} occurs twice")
-        seen.add(one)
-        rows += one
+        seen.add(name)
+        rows += name
     for code, _ in rows:
         address_of(code)
     return tuple(rows)

@@ -37,8 +37,8 @@ def extension_of(package: str) -> ModuleType:
 
     The file of crc32c reads the version of its distribution, which imports the mail library: 35 ms.
     """
-    found = find_spec(package)
-    folders = found and found.submodule_search_locations
+    location = find_spec(package)
+    folders = location and location.submodule_search_locations
     spec = PathFinder.find_spec(f"_{package}", folders) if folders else None
     if spec is None or spec.loader is None:
         return import_module(package)

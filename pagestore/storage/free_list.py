@@ -79,11 +79,11 @@ class FreeList:
         """Allocate n pages, int64[n], ascending, which count as free until `use`. O(n) mostly."""
         pages = np.empty(n, np.int64)
         if len(self) and not self.appending:
-            found = ALLOCATE.call(self._noted(), self._summary, self.top, pages)
+            taken = ALLOCATE.call(self._noted(), self._summary, self.top, pages)
         else:
-            found = 0
-        if found < n:
-            pages[found:] = self._grow(n - found)
+            taken = 0
+        if taken < n:
+            pages[taken:] = self._grow(n - taken)
         return pages
 
     def allocate_run(self, n: int) -> int:

@@ -136,17 +136,17 @@ class Mapping:
         size = self.file.size()
         ample = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
         for more in (ample, GROWTH_MIN, 0):  # on a nearly full disk, ask for little
-            wanted = (
+            end = (
                 -(-max((top + spare) * self.page_size, size + more) // self.page_size)
                 * self.page_size
             )
             try:
-                self.file.fallocate(size, wanted - size)
+                self.file.fallocate(size, end - size)
                 break
             except OSError as error:
                 if error.errno not in FULL:
                     raise
-                short = wanted - size
+                short = end - size
         else:
             raise OSError(
                 errno.ENOSPC,

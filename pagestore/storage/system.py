@@ -128,9 +128,9 @@ def told(error: OSError) -> OSError:
     """
     if error.errno is None or error.filename is None:
         return error
-    found = type(error)(in_words(error))
-    found.errno = error.errno
-    return found
+    worded = type(error)(in_words(error))
+    worded.errno = error.errno
+    return worded
 
 
 def in_words(error: OSError) -> str:

@@ -149,16 +149,16 @@ def build(
 
 def _last_pages(pages: Pages, tree: Tree) -> list[int]:
     """Return where the last page of each level begins, the root first. Raises CorruptionError."""
-    spec, found = tree.spec, list[int]()
+    spec, numbers = tree.spec, list[int]()
     for level in range(tree.height - 1, -1, -1):
         columns = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
-        if found:
-            last = int(pages.words[found[-1] + ENTRY_COUNT]) - 1
-            page = CHILD.call(pages, found[-1], spec.keys, last, level, columns)
+        if numbers:
+            last = int(pages.words[numbers[-1] + ENTRY_COUNT]) - 1
+            page = CHILD.call(pages, numbers[-1], spec.keys, last, level, columns)
         else:
             page = ENTER.call(pages, tree.pointer, level, columns)
-        found.append(checked(page, spec))
-    return found
+        numbers.append(checked(page, spec))
+    return numbers
 
 
 def _resume(pages: Pages, tree: Tree, loading: Loading) -> np.ndarray:
@@ -191,8 +191,8 @@ def bulk_all(
         return [(i, bulk(pager, spec, ascending(parts), turn)) for i, (spec, parts) in jobs]
 
     many = sum(count_of(part) for _, parts in loads for part in parts) >= PARALLEL_FROM
-    found = together([work] * min(pager.threads if many else 1, len(loads)))
-    return [tree for _, tree in sorted(chain(*found))]
+    loaded = together([work] * min(pager.threads if many else 1, len(loads)))
+    return [tree for _, tree in sorted(chain(*loaded))]
 
 
 def level_above(pager: FreshPager, spec: Spec, level: int, entries: np.ndarray) -> np.ndarray:

@@ -163,9 +163,9 @@ def _apply_few(
     pages, room, (columns, n) = pager.pages, scratch(), edits.shape
     _, heights, counts, specs = zip(*trees, strict=True)
     reserve = k_apply.reserve_of(max(heights), n, columns, pages.page_words)
-    wanted = len(trees) * (2 * n + reserve)
-    room.fit(pages.page_words, wanted, columns, len(specs[0].scans), 2 * n)
-    ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
+    needed = len(trees) * (2 * n + reserve)
+    room.fit(pages.page_words, needed, columns, len(specs[0].scans), 2 * n)
+    ids, deltas = pager.reserve(needed), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
     output = Output(room.arena, ids, room.dead, pager.version, reserve)
     done = APPLY.call(
         pager.page_writer(int(ids[-1]) + 1), kernel.apply_indexed_at.address(), pages,

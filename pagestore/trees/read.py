@@ -85,13 +85,13 @@ def read_batches(
     rows = max(1, min(batch_rows(len(places)) if rows is None else rows, tree.count))
     start = np.array(lo or (0,), np.int64)
     checked(SEEK.call(ref, start, len(lo), cursor, 0), spec)
-    n, found = rows, 0
+    n, records = rows, 0
     while n == rows:
         out = pooled(len(places), rows)
         n = checked(READ.call(ref, places, stop, len(hi), cursor, out), spec)
-        found += n
-        if found > tree.count or (n < rows and found != tree.count and not (lo or hi)):
-            fact = f"it leads to {found} records, and the tree has {tree.count}"
+        records += n
+        if records > tree.count or (n < rows and records != tree.count and not (lo or hi)):
+            fact = f"it leads to {records} records, and the tree has {tree.count}"
             raise CorruptionError(fact, page=tree.root, tree=spec.tree_id)
         if n:
             yield out[:, :n]

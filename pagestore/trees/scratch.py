@@ -101,9 +101,9 @@ def _scratches() -> list[Scratch]:
 
 def applications() -> int:
     """Return how often this thread has applied scan operators to build and update trees."""
-    return sum(int(one.work[APPLIED]) for one in _scratches())
+    return sum(int(scratch.work[APPLIED]) for scratch in _scratches())
 
 
 def pages_shifted() -> int:
     """Return how many pages this thread has made from old ones by shifting bits."""
-    return sum(int(one.work[SHIFTED]) for one in _scratches())
+    return sum(int(scratch.work[SHIFTED]) for scratch in _scratches())

@@ -84,8 +84,8 @@ class Dictionary:
 
     def id_of(self, text: bytes) -> int:
         """Return the id of a text, 0 if there is none. O(log dictionary)."""
-        found = self.search.id_of(text)
-        return int(self._find(PackedTexts.of([text]))[0]) if found is None else found
+        id_ = self.search.id_of(text)
+        return int(self._find(PackedTexts.of([text]))[0]) if id_ is None else id_
 
     def text(self, id_: int) -> bytes:
         """Return the text of an id. O(log dictionary + bytes)."""
@@ -166,16 +166,16 @@ class Dictionary:
     @property
     def search(self) -> TextSearch:
         """The search over the current trees."""
-        pages, found = self._pages(), self._searched
+        pages, searched = self._pages(), self._searched
         places, texts = self._tree(PLACES), self._tree(TEXTS)
         if (
-            found is None
-            or found.pages is not pages
-            or found.places is not places
-            or found.texts is not texts
+            searched is None
+            or searched.pages is not pages
+            or searched.places is not places
+            or searched.texts is not texts
         ):
-            found = self._searched = TextSearch(pages, places, texts)
-        return found
+            searched = self._searched = TextSearch(pages, places, texts)
+        return searched
 
     def _find(self, texts: PackedTexts) -> np.ndarray:
         """Return ids of distinct texts, 0 where there is none."""

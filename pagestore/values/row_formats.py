@@ -371,12 +371,12 @@ def _transposed(rows: list[Any], schema: Schema, keys_allowed: bool) -> list[lis
     if stray is not None:
         raise SchemaError(f"row {stray} is {_shown(rows[stray])}; a record is a tuple ({schema})")
     widths = set(map(len, rows))
-    wanted = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
-    if len(widths) > 1 or not widths <= wanted:
+    allowed = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
+    if len(widths) > 1 or not widths <= allowed:
         bad = next(
-            i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0])
+            i for i, row in enumerate(rows) if len(row) not in allowed or len(row) != len(rows[0])
         )
-        if len(rows) in wanted and len(widths) == 1:
+        if len(rows) in allowed and len(widths) == 1:
             remedy = "; a list of columns is given by columns="
         else:
             remedy = ""

@@ -270,12 +270,12 @@ class Handle:
             return
         with self._guard:
             newest = committer.shared.newest() if committer.shared else None
-            found = newest.commit if newest else newest_meta(self.file)
+            newer = newest.commit if newest else newest_meta(self.file)
             state, meta = self.state, self.meta
             # else a slot is damaged
-            if found is not None and found.sequence >= committer.slot_sequence:
+            if newer is not None and newer.sequence >= committer.slot_sequence:
                 self.mapping.follow()
-                state, meta = load_state(self.mapping, found), found
+                state, meta = load_state(self.mapping, newer), newer
             if not (
                 committer.shared
                 or meta.clean
@@ -284,7 +284,7 @@ class Handle:
             ):
                 make_durable(self.mapping, state, meta, False)
                 self._synced.add(state.sequence)
-            if meta is found:
+            if meta is newer:
                 committer.follow(state, meta, newest)
                 self.state, self.meta = state, meta
 

@@ -156,7 +156,7 @@ def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
             )
     if dependants.reads or dependants.keeps:
         said[dependants.host] = dependants
-    text = json.dumps([one._asdict() for one in said.values()])
+    text = json.dumps([host._asdict() for host in said.values()])
     if said or PROPERTY in txn.catalog.properties:
         txn.properties[PROPERTY] = text
 

@@ -354,8 +354,8 @@ class FileLock:
         """
         file, place = self.file, 0
         self._await(EXCLUSIVE, GUARD_LOCK, end)
-        while (found := file.locked(QUEUE_LOCK + place, QUEUE_END - place)) is not None:
-            place = found - QUEUE_LOCK + 1
+        while (byte := file.locked(QUEUE_LOCK + place, QUEUE_END - place)) is not None:
+            place = byte - QUEUE_LOCK + 1
         file.lock(EXCLUSIVE, QUEUE_LOCK + place)
         file.lock(UNLOCKED, GUARD_LOCK)
         while place and (before := file.locked(QUEUE_LOCK, place)) is not None:
@@ -388,11 +388,11 @@ class FileLock:
 
     def _since(self) -> str:
         """Describe since when another handle has kept the lock; empty if that is unknown."""
-        found = self.file.locked(SINCE_LOCK, SINCE_END)
+        byte = self.file.locked(SINCE_LOCK, SINCE_END)
         with suppress(ValueError, OverflowError, OSError):  # the clock was set wrong
-            if found is None:
+            if byte is None:
                 return ""
-            return f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
+            return f", since {datetime.fromtimestamp(byte - SINCE_LOCK).isoformat(' ')}"
         return ""
 
 
@@ -512,10 +512,10 @@ class WriterQueue:
         timeout.
         """
         end, file_lock = inf if timeout is None else time.monotonic() + timeout, self._file_lock
-        own = ref(writer, self._wake_first)
-        self.queue.append(own)
+        this = ref(writer, self._wake_first)
+        self.queue.append(this)
         try:
-            if self.queue[0] is not own and self.holder is not writer and not writer.joint.number:
+            if self.queue[0] is not this and self.holder is not writer and not writer.joint.number:
                 self._refuse_second(writer)
                 with waiting(str(self._file_lock.path), lambda: str(self.holder)):
                     self._wait(writer, end)
@@ -523,7 +523,7 @@ class WriterQueue:
                 return
             with self._guard:
                 # first, so that an exception leaves no lock that nobody releases
-                self._holds_file = own
+                self._holds_file = this
             if complete and file_lock.busy and not file_lock.lasting and file_lock.must_pass_on():
                 complete()
                 file_lock.release()

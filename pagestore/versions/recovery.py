@@ -215,7 +215,7 @@ def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
     while size <= PAGE_SIZE_MAX:
         mapping = Mapping(file, size, whole=False)
         mapping.cover(file.size() // size)
-        for _, meta in sorted(_commits(mapping, bytes(16)), key=lambda found: -found[1].sequence):
+        for _, meta in sorted(_commits(mapping, bytes(16)), key=lambda commit: -commit[1].sequence):
             with suppress(CorruptionError):
                 state = load_state(mapping, meta, lenient=True)
                 how = f"no meta slot leads to a whole commit; commit {meta.sequence} was found by reading every page"

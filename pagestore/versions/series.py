@@ -316,11 +316,11 @@ class Series:
             words = self._words_of(offered) if self._words_of else offered
             if not words:
                 return None
-            own = {row[:width] for _, row in words}
-            fits = keys.isdisjoint(own)
+            written = {row[:width] for _, row in words}
+            fits = keys.isdisjoint(written)
             if fits:
                 united.extend(words)
-            keys.update(own)
+            keys.update(written)
             return fits
 
         for writer in waiting:

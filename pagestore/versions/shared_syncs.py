@@ -298,10 +298,10 @@ class SharedSyncs:
         while len(data := self._file.pread(HEADER * WORD, at * size)) == HEADER * WORD:
             head = np.frombuffer(data, np.int64)
             count = int(head[ENTRY_COUNT]) // WORD
-            found = int(head[TYPE]), int(head[BIRTH]), int(head[STAMP])
-            if found != (marks or found):
+            read = int(head[TYPE]), int(head[BIRTH]), int(head[STAMP])
+            if read != (marks or read):
                 break
-            marks, words, at = found, words + count, at + 1
+            marks, words, at = read, words + count, at + 1
             if count != size // WORD - HEADER:
                 break
         if not words:

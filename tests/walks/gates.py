@@ -192,7 +192,7 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
             naming("quantile_cont"),
             2,
         ),
-        Gate("variables named one, found, own or wanted", vague_names(), 800, 1290),
+        Gate("variables named one, found, own or wanted", vague_names(), 800),
         Gate("lines over 100 columns, per cent", long, 0.5, 14),
         Gate("average length of a line", average, 45, 56),
         Gate("lines of the product", lines, 95_000, 132_075),

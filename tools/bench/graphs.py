@@ -102,14 +102,14 @@ class Adjacency:
 @kernel
 def _triangles(starts: np.ndarray, neighbours: np.ndarray, out: np.ndarray) -> int:
     """Count the triangles, and write them to `out` as long as it has room."""
-    found = 0
+    triangles = 0
     for x in range(len(starts) - 1):
         for edge in range(starts[x], starts[x + 1]):
             y = neighbours[edge]
-            found = _merge(
-                neighbours, x, y, edge + 1, starts[x + 1], starts[y], starts[y + 1], out, found
+            triangles = _merge(
+                neighbours, x, y, edge + 1, starts[x + 1], starts[y], starts[y + 1], out, triangles
             )
-    return found
+    return triangles
 
 
 @kernel
@@ -151,18 +151,18 @@ def _change(
     out: np.ndarray,
 ) -> int:
     """List and count the triangles of each edge; it is deleted before, or inserted after it."""
-    found = 0
+    triangles = 0
     for edge in range(edges.shape[1]):
         x, y = edges[0, edge], edges[1, edge]
         if not comes:
             _move(starts, neighbours, lengths, x, y, comes)
             _move(starts, neighbours, lengths, y, x, comes)
         i, j = starts[x], starts[y]
-        found = _merge(neighbours, x, y, i, i + lengths[x], j, j + lengths[y], out, found)
+        triangles = _merge(neighbours, x, y, i, i + lengths[x], j, j + lengths[y], out, triangles)
         if comes:
             _move(starts, neighbours, lengths, x, y, comes)
             _move(starts, neighbours, lengths, y, x, comes)
-    return found
+    return triangles
 
 
 @kernel

@@ -294,9 +294,9 @@ def write(
     """
     folder.mkdir(parents=True, exist_ok=True)
     data, page = folder / f"{title}.json", folder / f"{title}.html"
-    found = report(results, about)
-    data.write_text(json.dumps(found, indent=1))
-    text = "\n\n".join([f"{title}  {about}", str(found["machine"]), *map(as_text, results)])
+    summary = report(results, about)
+    data.write_text(json.dumps(summary, indent=1))
+    text = "\n\n".join([f"{title}  {about}", str(summary["machine"]), *map(as_text, results)])
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
     page.write_text(f"{head}<pre>{escape(text)}</pre></html>\n", encoding="utf-8")
     return data, page

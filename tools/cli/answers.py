@@ -44,8 +44,8 @@ def shown(options: argparse.Namespace, names: Collection[str]) -> list[str]:
     owners = {name: owner(name, names) for name in names}
     return [
         name
-        for name, one in owners.items()
-        if options.all or one == name or one not in (KEPT, *names)
+        for name, owner in owners.items()
+        if options.all or owner == name or owner not in (KEPT, *names)
     ]
 
 

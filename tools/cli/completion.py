@@ -75,9 +75,9 @@ def fish(program: str, tree: Tree) -> str:
         lines.append(f"complete -c {program} -n __fish_use_subcommand -a {name} -d {_quoted(said)}")
         seen = f"'__fish_seen_subcommand_from {name}'"
         lines += [
-            f"complete -c {program} -n {seen} -l {one.removeprefix('--')}"
-            for one in given
-            if one.startswith("--")
+            f"complete -c {program} -n {seen} -l {option.removeprefix('--')}"
+            for option in given
+            if option.startswith("--")
         ]
     return "\n".join(lines)
 

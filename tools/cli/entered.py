@@ -66,4 +66,4 @@ def meant(text: str) -> str:
 
 def _bare(text: str, sql: bool) -> str:
     """Return a text without comments, and with `_` for each that is quoted."""
-    return COMMENTS_AND_QUOTED[sql].sub(lambda found: " " if found[1] else "_", text)
+    return COMMENTS_AND_QUOTED[sql].sub(lambda match: " " if match[1] else "_", text)

@@ -156,7 +156,7 @@ def prepare(table: Table, raw: Path, out: Path) -> Report:
     pq.write_table(ordered, folder / "part-00000.zstd.parquet", compression="zstd")
     report.take(
         write_manifest(
-            folder, table.name, recipe.key, {n: one.type for n, one in recipe.columns.items()}
+            folder, table.name, recipe.key, {n: column.type for n, column in recipe.columns.items()}
         )
     )
     return report

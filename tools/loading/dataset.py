@@ -149,22 +149,22 @@ class Dataset:
         If not `thorough`, all columns of files without types; `nulls_in` says after the load which
         had some.
         """
-        found: set[str] = set()
+        seen: set[str] = set()
         for part in self.parts:
             opened = self._open(part)
             columns = self.columns_of(part, opened)
-            names = [name for name in self.columns if name not in {*found, *self.fill}]
+            names = [name for name in self.columns if name not in {*seen, *self.fill}]
             if opened.untyped and not self.reading.thorough:
-                found.update(names)
+                seen.update(names)
                 continue
-            found.update(
+            seen.update(
                 name for name in names if not columns[name].path and part.values[name] is None
             )
             places = {columns[name].path: name for name in names if columns[name].path}
             if self._empties(part):
-                found.update(name for name in names if _is_text(self.columns[name]))
-            found.update(places[path] for path in opened.lacking([*places]))
-        return found
+                seen.update(name for name in names if _is_text(self.columns[name]))
+            seen.update(places[path] for path in opened.lacking([*places]))
+        return seen
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows in file order, without NaN, with nulls if they are kept; count those
@@ -389,10 +389,10 @@ class Dataset:
 
     def _not_aside(self, where: "_Where", places: np.ndarray) -> np.ndarray:
         """Leave out of places int64[n] those that are null since their value was put aside."""
-        found = self.problems.aside.found if self.problems.aside else {}
+        aside = self.problems.aside.found if self.problems.aside else {}
         known = [
             row - where.first_row
-            for row, bad in found.items()
+            for row, bad in aside.items()
             if any(path == where.path for path, _ in bad)
         ]
         return np.setdiff1d(places, known) if known else places
@@ -458,5 +458,5 @@ def flattened(fields: pa.Schema) -> Iterator[tuple[tuple[str, ...], str, pa.Data
         else:
             yield path, ":".join(path), one.type
 
-    for one in fields:
-        yield from within((), one)
+    for column in fields:
+        yield from within((), column)

@@ -216,8 +216,8 @@ def _shared_out(parts: Sequence[Part], shares: int) -> list[list[Part]]:
     sizes = np.array([max(1, part.file.stat().st_size) for part in parts])
     share = ((np.cumsum(sizes) - sizes / 2) * shares // sizes.sum()).astype(int)
     return [
-        [part for part, its in zip(parts, share.tolist(), strict=True) if its == one]
-        for one in np.unique(share)
+        [part for part, its in zip(parts, share.tolist(), strict=True) if its == worker]
+        for worker in np.unique(share)
     ]
 
 
@@ -287,9 +287,9 @@ def _write_texts(task: Task) -> None:
                 for name, file in zip(names, codes, strict=True):
                     coded = _texts_of(columns[name], batch.column(name)).dictionary_encode()
                     texts, (before, places) = coded.dictionary.cast(pa.large_binary()), known[name]
-                    found = pc.index_in(texts, value_set=before).fill_null(-1).to_numpy()
-                    new = found < 0
-                    places = np.where(new, met + np.cumsum(new) - 1, np.append(places, 0)[found])
+                    ids = pc.index_in(texts, value_set=before).fill_null(-1).to_numpy()
+                    new = ids < 0
+                    places = np.where(new, met + np.cumsum(new) - 1, np.append(places, 0)[ids])
                     stream.write_batch(pa.record_batch([texts.filter(pa.array(new))], schema=TEXT))
                     places[coded.indices.to_numpy()].tofile(file)
                     known[name], met = (texts, places), met + int(new.sum())

@@ -132,9 +132,9 @@ class Elements:
         self.given = self.left_out = 0
         for batch in self.rows_of.batches():
             of, values = _elements(batch.column(self.column))
-            found = {name: batch.column(name).take(pa.array(of)) for name in self.key}
+            arrays = {name: batch.column(name).take(pa.array(of)) for name in self.key}
             if not pa.types.is_map(self.kind):
-                found[POSITION] = pa.array(np.arange(len(of)) - np.searchsorted(of, of, "left"))
+                arrays[POSITION] = pa.array(np.arange(len(of)) - np.searchsorted(of, of, "left"))
             for name, (path, _) in self._fields.items():
                 array = pc.struct_field(values, list(path)) if path else values
                 where = f"{self.name}: {name}"
@@ -150,10 +150,10 @@ class Elements:
                     and (nulls == REFUSE or name in self.required)
                 ):
                     problems.add(f"{where} is null in some elements", FILL_IN)
-                found[name] = cast
+                arrays[name] = cast
             if not problems:
                 made = pa.RecordBatch.from_arrays(
-                    [found[name] for name in columns], names=list(columns)
+                    [arrays[name] for name in columns], names=list(columns)
                 )
                 kept = made.drop_null() if nulls == DROP else made
                 self.left_out += len(made) - len(kept)

@@ -225,11 +225,11 @@ class Conflicts:
         ]
         more = [f"{counted(self.count, 'key')} in all"] * (self.count > len(shown))
         columns = zip(
-            relation.schema.stored[:keys], np.array([one for one, _ in self.pairs]).T, strict=False
+            relation.schema.stored[:keys], np.array([key for key, _ in self.pairs]).T, strict=False
         )
-        found = [txn.decode(column.type, words).to_pylist() for column, words in columns]
+        decoded = [txn.decode(column.type, words).to_pylist() for column, words in columns]
         problem = f"{source}: {'; '.join([*shown, *more])}: {remedy}"
-        raise RepeatedKeys(problem, relation.name, [*dict.fromkeys(zip(*found, strict=True))])
+        raise RepeatedKeys(problem, relation.name, [*dict.fromkeys(zip(*decoded, strict=True))])
 
 
 class Doubles:

@@ -81,7 +81,7 @@ def _open_parquet(file: Path) -> Opened:
     kinds = {**meant, **dict.fromkeys(refused, pa.binary())}
     given = source.schema_arrow
     schema = pa.schema(
-        [one.with_type(kinds.get(one.name, one.type)) for one in given], given.metadata
+        [field.with_type(kinds.get(field.name, field.type)) for field in given], given.metadata
     )
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -137,7 +137,7 @@ def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
     refused |= {name: VARIANT for name, kind in _spark_types(source).items() if kind == "variant"}
     for field in source.schema_arrow:
         if pa.types.is_struct(field.type):
-            parts = [one.name for one in field.type if one.type == pa.binary()]
+            parts = [field.name for field in field.type if field.type == pa.binary()]
         else:
             parts = []
         # as all writers lay it out
@@ -187,10 +187,10 @@ def _statistics(
     source: pq.ParquetFile, group: pq.RowGroupMetaData, column: int
 ) -> pq.Statistics | None:
     """Return the footer's statistics of a column in a row group. Raises pa.ArrowInvalid."""
-    there, wanted = group.column(column), source.schema.column(column)
-    if there.physical_type != wanted.physical_type:  # pyarrow would not check that
+    there, expected = group.column(column), source.schema.column(column)
+    if there.physical_type != expected.physical_type:  # pyarrow would not check that
         raise pa.ArrowInvalid(
-            f"column {wanted.path} is {wanted.physical_type}, and {there.physical_type} in a group"
+            f"column {expected.path} is {expected.physical_type}, and {there.physical_type} in a group"
         )
     return there.statistics
 

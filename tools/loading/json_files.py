@@ -92,9 +92,9 @@ class _Json:
         """
         shape, head, count, types = pa.struct([]), None, 0, self.wanted.types
         for line, block in self._blocks():
-            found, head = self._shape(block, line)
+            inferred, head = self._shape(block, line)
             try:
-                shape = merged(shape, found, (), types)
+                shape = merged(shape, inferred, (), types)
             except NoType as error:
                 raise DatasetError(f"{self.file}: {error}") from None
             count += 1
@@ -108,7 +108,7 @@ class _Json:
         exact = (
             count == 1
             and head is not None
-            and head.schema.types == [read_as(one.type) for one in schema]
+            and head.schema.types == [read_as(field.type) for field in schema]
         )
         return schema, head if exact else None
 

@@ -156,8 +156,8 @@ def merged(one: pa.DataType, other: pa.DataType, path: Path_, types: Types) -> p
     kinds = pa.types
     if one == other or kinds.is_null(other):
         return one
-    wanted = types.get(":".join(path)) if path else None
-    if kinds.is_null(one) or (wanted is not None and not is_nested(wanted)):
+    declared = types.get(":".join(path)) if path else None
+    if kinds.is_null(one) or (declared is not None and not is_nested(declared)):
         return other if kinds.is_null(one) else one
     if kinds.is_struct(one) and kinds.is_struct(other):
         names = dict.fromkeys([field.name for field in [*one, *other]])
@@ -339,13 +339,13 @@ class Rows:
         if pa.types.is_struct(kind):
             values = self._taken(values, kind, {dict}, path, rows)
             columns = {
-                one.name: [value and value.get(one.name) for value in values] for one in kind
+                field.name: [value and value.get(field.name) for value in values] for field in kind
             }
             arrays = [
                 self._array(columns[one.name], one.type, (*path, one.name), rows) for one in kind
             ]
             empty = pa.array([value is None for value in values], pa.bool_())
-            return pa.StructArray.from_arrays(arrays, [one.name for one in kind], mask=empty)
+            return pa.StructArray.from_arrays(arrays, [field.name for field in kind], mask=empty)
         if pa.types.is_list(kind):
             values = self._taken(values, kind, {list}, path, rows)
             counts = [len(value) if value else 0 for value in values]

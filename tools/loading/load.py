@@ -372,7 +372,7 @@ def _lists(
     For `delete`, the elements of existing relations are None. Adds to the dataset's problems.
     """
     there = lists_of(txn, relation)
-    found: dict[str, Elements | None] = dict.fromkeys(there if mode == DELETE else ())
+    lists: dict[str, Elements | None] = dict.fromkeys(there if mode == DELETE else ())
     for column, kind in dataset.nested.items():
         name, elements = f"{relation}:{column}", Elements(dataset, column, kind, key)
         if name in there:
@@ -403,15 +403,15 @@ def _lists(
                 "leave it out with --columns",
             )
         elif mode != DELETE:
-            found[name] = elements
+            lists[name] = elements
     for name in there if mode != DELETE else ():
-        if name not in found:
+        if name not in lists:
             dataset.problems.add(
                 f"{dataset.name}: no column {name.removeprefix(f'{relation}:')} for the lists "
                 f"{name}",
                 "their elements would belong to no row, or to another",
             )
-    return found
+    return lists
 
 
 def _load_elements(

@@ -67,12 +67,12 @@ class Manifest:
     def applied(self, reading: Reading) -> Reading:
         """Return the reading with the manifest's column types, except for its own casts."""
         named = {reading.renames.get(name, name): kind for name, kind in self.columns.items()}
-        wanted = {
+        kinds = {
             name: kind
             for name, kind in named.items()
             if not reading.columns or name in reading.columns
         }
-        casts = {name: kind for name, kind in wanted.items() if not (kind.zone and reading.utc)}
+        casts = {name: kind for name, kind in kinds.items() if not (kind.zone and reading.utc)}
         return reading._replace(casts={**casts, **reading.casts})
 
     def to_json(self) -> str:

@@ -68,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
             hits = [*(part.words_where(reduce(and_, conditions)) if conditions else part.words())]
             count = sum(words.shape[1] for words in hits)
             for words in () if options.dry_run else hits:
-                for one in lists_of(txn, name):
-                    delete_below(txn, txn[one], np.ascontiguousarray(words[:keys]))
+                for list_name in lists_of(txn, name):
+                    delete_below(txn, txn[list_name], np.ascontiguousarray(words[:keys]))
                 for batch in relation.record_batches(words):
                     relation.delete(
                         batch if relation.info.bag else batch.select(relation.schema.key),
@@ -95,7 +95,7 @@ def _key(schema: Schema, text: str | None) -> tuple[Any, ...]:
             f"{text!r} has {len(texts)} values, and the key is {','.join(schema.key)}"
         )
     return tuple(
-        _value(schema, name, one).as_py() for name, one in zip(schema.key, texts, strict=False)
+        _value(schema, name, text).as_py() for name, text in zip(schema.key, texts, strict=False)
     )
 
 

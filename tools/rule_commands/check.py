@@ -41,13 +41,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the faults; return 1 if there is an error."""
-    found = check(options.rules, options.store)
-    errors = sum(one.level == "error" for one in found)
-    lines = [_github(one) if options.format == "github" else _line(one) for one in found]
+    faults = check(options.rules, options.store)
+    errors = sum(finding.level == "error" for finding in faults)
+    lines = [_github(fault) if options.format == "github" else _line(fault) for fault in faults]
     if options.format == "text":
         lines.append(f"{counted(len(options.rules), 'file')}: {counted(errors, 'error')}")
     answer(
-        options, {"errors": errors, "findings": [one._asdict() for one in found]}, "\n".join(lines)
+        options, {"errors": errors, "findings": [one._asdict() for one in faults]}, "\n".join(lines)
     )
     return int(errors > 0)
 

@@ -18,14 +18,14 @@ def run(options: argparse.Namespace) -> int:
     """Print a declaration a line, a comment if rules cannot read one; return the exit code."""
     with opened(options, "r") as workspace:
         blocks, declarations = workspace.blocks, workspace.declarations()
-        found = {
+        texts = {
             name: declared for name, declared in declarations.items() if not is_helper(name, blocks)
         }
         with workspace.store.snapshot() as snapshot:
             others = {
-                name: f"// {name} ({snapshot[name].schema}) is not read by rules" for name in found
+                name: f"// {name} ({snapshot[name].schema}) is not read by rules" for name in texts
             }
         answer(
-            options, found, "\n".join(declared or others[name] for name, declared in found.items())
+            options, texts, "\n".join(declared or others[name] for name, declared in texts.items())
         )
     return 0

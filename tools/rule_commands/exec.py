@@ -56,7 +56,7 @@ def _views(workspace: ivm.Workspace) -> list[str]:
 
 def _deltas(workspace: ivm.Workspace, views: list[str], version: int) -> dict[str, pa.Table]:
     """Return how a version's views differ from those it was made from, by view, where they do."""
-    parent = next(one.parent for one in workspace.store.history() if one.version == version)
+    parent = next(entry.parent for entry in workspace.store.history() if entry.version == version)
     with workspace.at(parent) as old, workspace.at(version) as now:
         deltas = {name: now.changes(name, old) for name in views}
     return {name: delta for name, delta in deltas.items() if delta is not None and delta.num_rows}

@@ -29,16 +29,16 @@ def run(options: argparse.Namespace) -> int:
     ):
         progress("pages")
         damage = workspace.store.check()
-        found = [] if damage else _checked(workspace, progress)
+        said = [] if damage else _checked(workspace, progress)
         mended = {
             branch: workspace.repair(branch, progress)
-            for branch, faults in found
+            for branch, faults in said
             if faults and options.repair
         }
-        left = found if not mended else _checked(workspace, progress)
+        left = said if not mended else _checked(workspace, progress)
         progress.clear()
         lines = [str(violation) for violation in damage]
-        lines += [f"{_on(branch)}{violation}" for branch, faults in found for violation in faults]
+        lines += [f"{_on(branch)}{violation}" for branch, faults in said for violation in faults]
         lines += [
             f"{_on(branch)}mended: made anew in version {version}"
             for branch, version in mended.items()
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         data: dict[str, Any] = {"ok": ok, "version": workspace.store.version, "mended": mended}
         data["violations"] = [violation._asdict() for violation in damage] + [
             {"branch": branch, **violation._asdict()}
-            for branch, faults in found
+            for branch, faults in said
             for violation in faults
         ]
         if ok and not mended:

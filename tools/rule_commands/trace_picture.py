@@ -66,8 +66,8 @@ def _traces(workspace: Workspace, view: str, old: Any, new: Any) -> Traces:
 
 def _drawn(workspace: Workspace, view: str, traces: Traces) -> str:
     before, after = traces[0][1], traces[-1][1]
-    most = Counter(_where(one) for one in before if one.touched or len(traces) == 1)
-    both = most.keys() & {_where(one) for one in after}
+    most = Counter(_where(step) for step in before if step.touched or len(traces) == 1)
+    both = most.keys() & {_where(step) for step in after}
     where = max(both or most or map(_where, after), key=most.__getitem__, default=None)
     panels = [
         (version, [step for step in steps if _where(step) == where]) for version, steps in traces
@@ -204,17 +204,17 @@ def _keys(workspace: Workspace, version: Any, steps: Sequence[Any]) -> dict[str,
     no iterator landed; of other types those where one did.
     """
     keys = dict[str, dict[int, str]]()
-    for one in steps:
-        some = keys.setdefault(one.atom, {})
-        if one.end not in ("-inf", "+inf") and one.kind != "look up":
-            some[one.words[1]] = one.end
-    for one in {step.atom: step for step in steps if step.end.lstrip("-").isdigit()}.values():
-        given = _and({name: value for name, value in one.binding.items() if name in one.atom})
-        text = f"key({one.variable}) <- {one.atom}{', ' * bool(given)}{given}."
+    for step in steps:
+        some = keys.setdefault(step.atom, {})
+        if step.end not in ("-inf", "+inf") and step.kind != "look up":
+            some[step.words[1]] = step.end
+    for step in {step.atom: step for step in steps if step.end.lstrip("-").isdigit()}.values():
+        given = _and({name: value for name, value in step.binding.items() if name in step.atom})
+        text = f"key({step.variable}) <- {step.atom}{', ' * bool(given)}{given}."
         with suppress(IvmError), warnings.catch_warnings(action="ignore"):
             with workspace.at(version) as there:
                 rows = [*there.query(text)]
-            keys[one.atom] = {row[0]: str(row[0]) for row in rows}
+            keys[step.atom] = {row[0]: str(row[0]) for row in rows}
     return keys
 
 

@@ -149,6 +149,6 @@ def without_remarks(said: str) -> str:
 def state_of(wrong: Exception) -> str:
     """Return the SQLSTATE of an error of PEP 249."""
     words = str(wrong)
-    if (found := next((code for part, code in KNOWN if part in words), None)) is not None:
-        return found
+    if (state := next((code for part, code in KNOWN if part in words), None)) is not None:
+        return state
     return next((code for kind, code in STATES if isinstance(wrong, kind)), "XX000")

@@ -225,16 +225,16 @@ class Inspector:
             names_before = _names(before.snapshot, rules_before)
             changes = []
             for name in names:
-                one = {"name": name, "kind": _kind(name, rules)}
+                entry = {"name": name, "kind": _kind(name, rules)}
                 if name not in names_before:
-                    changes.append({**one, "note": f"made, {counted(len(after[name]), 'row')}"})
+                    changes.append({**entry, "note": f"made, {counted(len(after[name]), 'row')}"})
                 elif any(
                     map(
                         partial(_differs, before.snapshot, after.snapshot),
                         _stored(name, after.snapshot),
                     )
                 ):
-                    changes.append({**one, **self._difference(name, before, after)})
+                    changes.append({**entry, **self._difference(name, before, after)})
             gone = [name for name in names_before if name not in names]
             changes += [
                 {"name": name, "kind": _kind(name, rules_before), "note": "removed"}
@@ -429,10 +429,10 @@ def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
     reached: set[str] = set()
     waiting = [*reads[name]]
     while waiting:
-        one = waiting.pop()
-        if one not in reached:
-            reached.add(one)
-            waiting += reads[one]
+        relation = waiting.pop()
+        if relation not in reached:
+            reached.add(relation)
+            waiting += reads[relation]
     return reached
 
 

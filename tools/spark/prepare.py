@@ -262,7 +262,7 @@ def _count_keys(merged: DataFrame, recipe: Recipe, report: Report) -> None:
         "conflict_rows": F.when(~_is_unique(), F.col(COUNT)),
     }
     [counts] = merged.agg(
-        *[F.coalesce(F.sum(one), F.lit(0)).alias(name) for name, one in sums.items()]
+        *[F.coalesce(F.sum(sum_), F.lit(0)).alias(name) for name, sum_ in sums.items()]
     ).collect()
     report.duplicates, report.superseded, report.conflicts, report.conflict_rows = counts
     report.quarantined += report.conflict_rows

@@ -128,15 +128,15 @@ def _local_files(recipe: Recipe, source: str) -> list[Path]:
     path = source if not sign else "/" + rest.lstrip("/") if scheme == "file" else ""
     if not path or "{" in path:  # alternatives, as Spark writes them
         return []
-    paths = [Path(one) for one in (sorted(glob.glob(path)) if glob.has_magic(path) else [path])]
+    paths = [Path(name) for name in (sorted(glob.glob(path)) if glob.has_magic(path) else [path])]
     if not paths or not paths[0].exists():
         raise DatasetError(
             f"{recipe.name}: there is no source {source}: name a file or a folder of such files"
         )
     return [
         file
-        for one in paths
-        for file in (sorted(one.rglob("[!_.]*")) if one.is_dir() else [one])
+        for folder in paths
+        for file in (sorted(folder.rglob("[!_.]*")) if folder.is_dir() else [folder])
         if file.is_file()
     ]
 
@@ -216,7 +216,7 @@ def _wanted(name: str, value: Any, where: str, in_key: bool) -> Wanted:
     _check_names(fields, COLUMN, where)
     if "type" not in fields:
         raise DatasetError(f"{where} has no type")
-    taken = {field: COLUMN[field](one, f"{where}: {field}") for field, one in fields.items()}
+    taken = {field: COLUMN[field](given, f"{where}: {field}") for field, given in fields.items()}
     kind: Type = taken.pop("type")
     nulls = taken.pop("nulls", KEEP if kind.nullable else QUARANTINE)
     if nulls not in NULLS:
@@ -293,7 +293,7 @@ def _table(value: Any, where: str) -> dict[str, Any]:
 
 
 def _options(value: Any, where: str) -> dict[str, str]:
-    return {name: _text(one, f"{where}: {name}") for name, one in _table(value, where).items()}
+    return {name: _text(text, f"{where}: {name}") for name, text in _table(value, where).items()}
 
 
 Take = Callable[[Any, str], Any]
@@ -389,4 +389,4 @@ def _lines(text: str, examples: Sequence[str]) -> list[str]:
     shown = [
         example if len(example) <= SHOWN else f"{example[: SHOWN - 3]}..." for example in examples
     ]
-    return [f"  {text}", *(f"    such as {one}" for one in shown)]
+    return [f"  {text}", *(f"    such as {example}" for example in shown)]

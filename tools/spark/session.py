@@ -196,7 +196,7 @@ class SparkCluster:
 
         long = T.StructType([T.StructField(name, T.LongType(), False) for name in names])
         frame = self.spark.createDataFrame(
-            [(pickle.dumps(one),) for one in arguments], "task binary"
+            [(pickle.dumps(argument),) for argument in arguments], "task binary"
         )
         spread = frame.repartition(len(arguments)).mapInArrow(rows, long)
         ordered = spread.repartitionByRange(self.parallelism, *names[:keys]).sortWithinPartitions(

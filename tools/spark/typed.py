@@ -158,7 +158,7 @@ def _tried(rows: DataFrame, recipe: Recipe) -> tuple[DataFrame, dict[str, Tried]
     """Add a column for each expression of a recipe: its value in a struct, or null if it fails."""
     columns = recipe.columns.values()
     texts = [column.source for column in columns] + [
-        bound for one in columns for bound, _, _ in _bounds(one)
+        bound for column in columns for bound, _, _ in _bounds(column)
     ]
     names = {
         text: f"{TRIED}{i}"

@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     """Print facts about the store; return the exit code."""
     with opened(options) as store:
         snapshot = store.snapshot()
-        found = {name: snapshot[name] for name in shown(options, snapshot)}
+        chosen = {name: snapshot[name] for name in shown(options, snapshot)}
         bytes_ = store.path.stat().st_size
         relations = {
             name: {
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
                 "schema": str(relation.schema),
                 "key": list(relation.schema.key),
             }
-            for name, relation in found.items()
+            for name, relation in chosen.items()
         }
         data = {
             "file": str(store.path), "bytes": bytes_, "page_size": store.page_size,
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
             lines.append(str(store.recovery))
         rows = [
             (name, len(relation), ", ".join(relation.schema.key), str(relation.schema))
-            for name, relation in found.items()
+            for name, relation in chosen.items()
         ]
         lines.append(table(rows, ("relation", "rows", "key", "columns")))
         answer(options, data, "\n".join(lines))

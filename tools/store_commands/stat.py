@@ -44,12 +44,12 @@ def run(options: argparse.Namespace) -> int:
 def _columns(options: argparse.Namespace) -> int:
     with opened(options) as store:
         sizes = store.column_sizes()
-    named = {*shown(options, {one.relation for one in sizes})}
+    named = {*shown(options, {entry.relation for entry in sizes})}
     rows = [
-        (one.relation, one.column, one.type, size(one.bytes), f"{one.bits:.1f}", letters)
-        for one in sorted(sizes, key=lambda one: (one.relation, -one.bytes - one.letters))
-        if one.relation in named
-        for letters in [size(one.letters) if one.letters else ""]
+        (entry.relation, entry.column, entry.type, size(entry.bytes), f"{entry.bits:.1f}", letters)
+        for entry in sorted(sizes, key=lambda entry: (entry.relation, -entry.bytes - entry.letters))
+        if entry.relation in named
+        for letters in [size(entry.letters) if entry.letters else ""]
     ]
     heads = ("relation", "column", "type", "in its pages", "bits a value", "letters of its texts")
     answer(options, {"columns": [one._asdict() for one in sizes]}, table(rows, heads))

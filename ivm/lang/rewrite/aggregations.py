@@ -167,16 +167,16 @@ class _OneClause:
 
         A variable that follows from its results is one that nothing binds without what reads them.
         """
-        follow = {v.name for one, _ in fold.aggregates for v in one.results}
+        follow = {v.name for aggregate, _ in fold.aggregates for v in aggregate.results}
         every, usable, left = self._bound(And((*around, fold))), list[Formula](), list(around)
         while len(usable) != len(left):
             usable = left
             left = [one for one in left if follow.isdisjoint(v.name for v in variables_in(one))]
             follow |= every - self._bound(And(tuple(left)))
-        for one in usable:
-            if isinstance(one, Application) and needed <= self._bound(one):
-                return (one,)
-        plain = tuple(one for one in usable if not isinstance(one, Aggregation))
+        for formula in usable:
+            if isinstance(formula, Application) and needed <= self._bound(formula):
+                return (formula,)
+        plain = tuple(formula for formula in usable if not isinstance(formula, Aggregation))
         return plain if needed <= self._bound(And(plain)) else tuple(usable)
 
     def _bound(self, formula: Formula) -> set[str]:

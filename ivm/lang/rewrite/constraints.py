@@ -85,11 +85,11 @@ def _violations(constraint: Constraint, outer: set[str]) -> Iterator[tuple[Formu
     """
     groups: list[tuple[set[str], tuple[Formula, ...]]] = []
     for item in (part for written in constraint.items for part in items_of(written)):
-        own = {v.name for v in variables_in(item)} - outer
-        tied = [group for group in groups if not own.isdisjoint(group[0])]
+        inner = {v.name for v in variables_in(item)} - outer
+        tied = [group for group in groups if not inner.isdisjoint(group[0])]
         groups = [group for group in groups if group not in tied]
         groups.append(
-            (own.union(*(names for names, _ in tied)), (*(f for _, fs in tied for f in fs), item))
+            (inner.union(*(names for names, _ in tied)), (*(f for _, fs in tied for f in fs), item))
         )
     for _, items in groups:
         if truth(items[0]) is None:

@@ -103,12 +103,12 @@ def _without_views(program: Program, conjunctions: Callable[[Rule], Rule | None]
     recursive = recursive_names(program.rules)
     readers = Counter(name for rule in program.rules for name in rule.reads)
     bodies = {
-        rule.heads[0].predicate: found
+        rule.heads[0].predicate: made
         for rule in program.rules
         if _is_body(rule)
         and readers[rule.heads[0].predicate] == 1
         and rule.heads[0].predicate not in recursive
-        if (found := conjunctions(rule))
+        if (made := conjunctions(rule))
     }
     rules, folded = list[Rule](), set[str]()
     for rule in program.rules:
@@ -153,10 +153,10 @@ def _with_body(rule: Rule, body: Rule) -> Rule:
     """Return an aggregate with the conjunctions of a view instead of the view, and its own
     comparisons in each.
     """
-    own: Disjunct = tuple(x for x in rule.body[0] if isinstance(x, Compare))
+    comparisons: Disjunct = tuple(x for x in rule.body[0] if isinstance(x, Compare))
     return replace(
         rule,
-        body=tuple((*disjunct, *own) for disjunct in body.body),
+        body=tuple((*disjunct, *comparisons) for disjunct in body.body),
         types={**body.types, **rule.types},
     )
 
@@ -191,26 +191,26 @@ class _Separation:
         """
         if not all(map(self._is_simple, self._body.body)):
             return None
-        found = list[Disjunct]()
+        disjuncts = list[Disjunct]()
         for place, disjunct in enumerate(self._body.body):
             ways = [disjunct]
             for earlier in range(place):
-                ways = [one for way in ways for one in self._without(way, earlier)]
-            found += ways
-            if len(found) > CONJUNCTIONS_MAX:
+                ways = [part for way in ways for part in self._without(way, earlier)]
+            disjuncts += ways
+            if len(disjuncts) > CONJUNCTIONS_MAX:
                 return None
-        return replace(self._body, body=tuple(found), types=self._types)
+        return replace(self._body, body=tuple(disjuncts), types=self._types)
 
     def _is_simple(self, disjunct: Disjunct) -> bool:
         """Return whether a row of the body has one binding of a conjunction, and what others
         lack can be refuted.
         """
         atoms = [x for x in disjunct if isinstance(x, Atom)]
-        own = tuple(x for x in disjunct if not all(x in other for other in self._body.body))
+        extra = tuple(x for x in disjunct if not all(x in other for other in self._body.body))
         nulls = any(may_be_null(disjunct, self._predicates).values())
-        if nulls or may_fail(own, {*variables(*atoms)}, self._body.types):
+        if nulls or may_fail(extra, {*variables(*atoms)}, self._body.types):
             return False
-        for x in own:
+        for x in extra:
             if isinstance(x, Negation) and (
                 x.exists or len(x.body) > 1 or not isinstance(x.body[0], Atom)
             ):
@@ -224,16 +224,16 @@ class _Separation:
         name in a conjunction `way` that has the same row of an atom.
         """
         names, waiting = {v: v for v in self._kept}, [*atoms]
-        while one := next(
+        while atom := next(
             (a for a in waiting if names.keys() >= {*variables(*self._key(a))}), None
         ):
-            waiting.remove(one)
-            key = [renamed(term, names) for term in self._key(one)]
-            alike = (a for a in way if isinstance(a, Atom) and a.predicate == one.predicate)
-            same = next((a for a in alike if [*self._key(a)] == key), one)
-            for own, other in zip(one.terms[len(key) :], same.terms[len(key) :], strict=True):
-                if isinstance(own, Var) and own not in names:
-                    names[own] = other if isinstance(other, Var) else own
+            waiting.remove(atom)
+            key = [renamed(term, names) for term in self._key(atom)]
+            alike = (a for a in way if isinstance(a, Atom) and a.predicate == atom.predicate)
+            same = next((a for a in alike if [*self._key(a)] == key), atom)
+            for term, other in zip(atom.terms[len(key) :], same.terms[len(key) :], strict=True):
+                if isinstance(term, Var) and term not in names:
+                    names[term] = other if isinstance(other, Var) else term
         return names
 
     def _key(self, atom: Atom) -> tuple[Var | Const, ...]:
@@ -263,24 +263,24 @@ class _Separation:
         self._types |= {new.name: self._types[v.name] for v, new in fresh.items()}
         disjunct = [renamed(x, fresh) for x in self._body.body[earlier]]
         names = self._named([x for x in disjunct if isinstance(x, Atom)], way)
-        left = [one for x in disjunct if (one := renamed(x, names)) not in way]
-        own = {*variables(*left)}.difference(self._kept, variables(*way))
-        groups = tied(Atom("", (*own.intersection(variables(x)),)) for x in left)
-        alone = [_Part((x,), ()) for x in left if own.isdisjoint(variables(x))]
+        left = [literal for x in disjunct if (literal := renamed(x, names)) not in way]
+        hidden = {*variables(*left)}.difference(self._kept, variables(*way))
+        groups = tied(Atom("", (*hidden.intersection(variables(x)),)) for x in left)
+        alone = [_Part((x,), ()) for x in left if hidden.isdisjoint(variables(x))]
         alone.sort(key=lambda part: not isinstance(part.literals[0], Compare))
         of_groups = (
             tuple(x for x in left if not group.isdisjoint(variables(x))) for group in groups
         )
         return [
             *alone,
-            *(_Part(some, tuple(v for v in variables(*some) if v in own)) for some in of_groups),
+            *(_Part(some, tuple(v for v in variables(*some) if v in hidden)) for some in of_groups),
         ]
 
 
 def _exclude_each_other(literals: Disjunct) -> bool:
     """Return whether comparisons of one variable with constants hold for no value together."""
-    found = [one for x in literals if (one := _limit(x))]
-    return any(_are_apart(one, other) for one, other in combinations(found, 2))
+    limits = [limit for x in literals if (limit := _limit(x))]
+    return any(_are_apart(limit, other) for limit, other in combinations(limits, 2))
 
 
 def _limit(literal: Literal) -> tuple[Var, str, Const] | None:
@@ -317,8 +317,8 @@ def sum_parts(program: Program) -> Program:
     predicates, rules = dict(program.predicates), list[Rule]()
     recursive = recursive_names(program.rules)
     for rule in program.rules:
-        own = rule.heads[0].predicate in recursive
-        rules += [rule] if own or not _is_sum(rule) else _factored(rule, predicates)
+        is_recursive = rule.heads[0].predicate in recursive
+        rules += [rule] if is_recursive or not _is_sum(rule) else _factored(rule, predicates)
     factored = program.factored or len(rules) > len(program.rules)
     return replace(program, predicates=predicates, rules=tuple(rules), factored=factored)
 
@@ -327,9 +327,9 @@ def _is_sum(rule: Rule) -> bool:
     """Return whether a rule counts, or sums whole numbers, over one conjunction."""
     if rule.range or rule.failed or rule.texts or len(rule.aggregates) != 1 or len(rule.body) != 1:
         return False
-    one = rule.aggregates[0]
-    whole = all(rule.types[v.name] == INT for v in one.arguments)
-    return one.op in ("count", "sum") and whole and one.absent is None
+    aggregate = rule.aggregates[0]
+    whole = all(rule.types[v.name] == INT for v in aggregate.arguments)
+    return aggregate.op in ("count", "sum") and whole and aggregate.absent is None
 
 
 def _factored(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
@@ -348,7 +348,7 @@ def _factored(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
     types = {**rule.types, PRODUCT.name: INT}
     for part in parts:
         bound = {*variables(*part)}
-        own = [f for f in factors if f in bound]
+        inner = [f for f in factors if f in bound]
         total = Var(f"{PRODUCT.name}{len(predicates)}")
         types[total.name] = INT
         keys = tuple(v for v in variables(*head.args) if v in bound)
@@ -359,12 +359,12 @@ def _factored(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
             name, tuple(rule.types[v.name] for v in keys), INT, False, names, where=head.where
         )
         text = f"{rule.text}  (a part of what it adds up)"
-        if own:  # a sum may be beyond its type where another part has no rows
+        if inner:  # a sum may be beyond its type where another part has no rows
             others = (*(x for x in disjunct if x not in part and x not in products.values()),)
             helper, holds = existential(others, rule, predicates)
             yield helper
-        whole = [*part, holds] if own else part
-        yield _summing(replace(rule, heads=(atom,), text=text, types=types), whole, own)
+        whole = [*part, holds] if inner else part
+        yield _summing(replace(rule, heads=(atom,), text=text, types=types), whole, inner)
         rest = [x for x in rest if x not in part] + [atom]
         factors = [f for f in factors if f not in bound] + [total]
     yield _summing(replace(rule, types=types), rest, factors)
@@ -375,16 +375,16 @@ def _summing(rule: Rule, body: Iterable[Literal], factors: Sequence[Term]) -> Ru
     (head,), (aggregate,) = rule.heads, rule.aggregates
     assert isinstance(head.value, Var)
     if not factors:
-        one = replace(aggregate, op="count", result=head.value, arguments=())
-        return replace(rule, body=((*body,),), aggregates=(one,))
+        folded = replace(aggregate, op="count", result=head.value, arguments=())
+        return replace(rule, body=((*body,),), aggregates=(folded,))
     product = factors[0]
     for factor in factors[1:]:
         product = Binary("*", product, factor, where=rule.where)
     if not isinstance(product, Var):
         body = (*body, Compare("=", PRODUCT, product, where=rule.where))
         product = PRODUCT
-    one = replace(aggregate, op="sum", result=head.value, arguments=(product,))
-    return replace(rule, body=((*body,),), aggregates=(one,))
+    folded = replace(aggregate, op="sum", result=head.value, arguments=(product,))
+    return replace(rule, body=((*body,),), aggregates=(folded,))
 
 
 def _products(rule: Rule) -> dict[Var, Compare]:

@@ -180,9 +180,9 @@ def lift_constants(program: Program) -> Program:
                 Rule((head,), holds, types={ONLY.name: "int64"}, text=text, where=rule.where)
             )
             _define(head, rules[-1], predicates)
-        one = Atom(name, (ZERO,), where=rule.where)
+        atom = Atom(name, (ZERO,), where=rule.where)
         body = tuple(
-            (one, *disjunct) if lone else disjunct
+            (atom, *disjunct) if lone else disjunct
             for lone, disjunct in zip(bare, rule.body, strict=True)
         )
         rules.append(replace(rule, body=body))
@@ -287,8 +287,8 @@ def _sources(
     """Return the outer atoms' variables that determine those of a negation, and the equations
     that compute these.
     """
-    found, equations = list(variables(negation)), dict[Literal, None]()
-    for v in found:  # grows
+    sources, equations = list(variables(negation)), dict[Literal, None]()
+    for v in sources:  # grows
         if v not in held:
             its = [
                 c
@@ -296,8 +296,8 @@ def _sources(
                 if isinstance(c, Compare) and c.op == "=" and v in (c.left, c.right)
             ]
             equations |= dict.fromkeys(its)
-            found += [w for c in its for w in variables(c) if w not in found]
-    return tuple(dict.fromkeys(v for v in found if v in held)), tuple(equations)
+            sources += [w for c in its for w in variables(c) if w not in sources]
+    return tuple(dict.fromkeys(v for v in sources if v in held)), tuple(equations)
 
 
 def _bound(
@@ -348,10 +348,10 @@ def lift_computed(program: Program, keyed: Mapping[str, Predicate], sure: bool =
         made = [*_with_computing_helpers(rule, predicates, keyed, sure)]
         lean |= bool(keyed and rule.aggregates and len(made) > 1)
         used |= any(
-            _divides_surely(x, one.types)
-            for one in made[:-1]
-            if not one.failed
-            for x in one.body[0]
+            _divides_surely(x, helper.types)
+            for helper in made[:-1]
+            if not helper.failed
+            for x in helper.body[0]
         )
         rules += made
     return replace(program, predicates=predicates, rules=tuple(rules), lean=lean, sure=used)
@@ -362,11 +362,11 @@ def _with_computing_helpers(
 ) -> Iterator[Rule]:
     body = []
     for disjunct in rule.body:
-        found = _computing_helper(rule, disjunct, predicates, keyed, sure)
-        while found:
-            helper, disjunct = found
+        split = _computing_helper(rule, disjunct, predicates, keyed, sure)
+        while split:
+            helper, disjunct = split
             yield helper
-            found = _computing_helper(rule, disjunct, predicates, keyed, sure)
+            split = _computing_helper(rule, disjunct, predicates, keyed, sure)
         body.append(disjunct)
     yield replace(rule, body=tuple(body))
 
@@ -491,8 +491,8 @@ def lift_existentials(program: Program, extremes: bool = True) -> Program:
         if rule.range or not all(extremes and one.op in EXTREMES for one in rule.aggregates):
             rules.append(rule)
             continue
-        for one in _split(rule):
-            made = [*_lifted(one, predicates)]
+        for part in _split(rule):
+            made = [*_lifted(part, predicates)]
             factored |= bool(rule.aggregates and len(made) > 1)
             rules += made
     return replace(program, predicates=predicates, rules=tuple(rules), factored=factored)
@@ -504,8 +504,8 @@ def _split(rule: Rule) -> tuple[Rule, ...]:
         return (rule,)
     rules = tuple(replace(rule, heads=(head,)) for head in rule.heads)
     less = any(
-        len(_untied_parts(one, disjunct)) > len(_untied_parts(rule, disjunct))
-        for one in rules
+        len(_untied_parts(part, disjunct)) > len(_untied_parts(rule, disjunct))
+        for part in rules
         for disjunct in rule.body
     )
     return rules if less else (rule,)
@@ -585,7 +585,7 @@ def refuse_failures(program: Program) -> Program:
     predicates, rules = dict(program.predicates), list[Rule]()
     for rule in program.rules:
         rules += _sure(rule, helpers, predicates)
-        body = tuple(found for disjunct in rule.body for found in _failures(disjunct, helpers))
+        body = tuple(failing for disjunct in rule.body for failing in _failures(disjunct, helpers))
         if not body:
             continue
         made = replace(

@@ -82,14 +82,14 @@ class _Magic:
 
     def rewritten(self) -> Program | None:
         """Return the program with the stratum rewritten; None if a rule needs all its rows."""
-        program, own = self._before, self._stratum.recursive
+        program, recursive = self._before, self._stratum.recursive
         within = {id(rule) for rule in self._stratum.rules}
         outside = [rule for rule in program.rules if id(rule) not in within]
         calls = [self._called(disjunct) for rule in outside for disjunct in rule.body]
-        found = [call for some in calls for call in some]
-        if program.answer in own or not found or not all(given for _, given, _ in found):
+        asked = [call for some in calls for call in some]
+        if program.answer in recursive or not asked or not all(given for _, given, _ in asked):
             return None
-        for name, given, constants in found:
+        for name, given, constants in asked:
             seeds = self._seeds.setdefault(_named(name, "seed", given), [])
             seeds += [constants] if constants not in seeds else []
             self._ask(name, given)
@@ -102,7 +102,7 @@ class _Magic:
         for name in self._seeds:
             kept = self._predicates[name.replace("$seed", "$needed")]
             self._predicates[name] = replace(kept, name=name, extensional=True)
-        notes = dict.fromkeys(self._note(name, given) for name, given, _ in found)
+        notes = dict.fromkeys(self._note(name, given) for name, given, _ in asked)
         new = in_order((*made, *rules))
         used = {name for rule in new for name in (*rule.reads, *rule.writes)}
         predicates = {

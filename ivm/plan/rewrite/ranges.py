@@ -180,8 +180,8 @@ class _Rewriting:
         ends = dict.fromkeys(
             pair for form in forms.values() for pair in permutations(map(Var, form.times))
         )
-        found = (self._split(forms, point, key, keys) for point, key in ends)
-        for parts in found:
+        splits = (self._split(forms, point, key, keys) for point, key in ends)
+        for parts in splits:
             if parts is None:
                 continue
             points, measured = ({v for x in part for v in variables(x)} for part in parts[:2])
@@ -245,8 +245,8 @@ class _Rewriting:
         if sum(isinstance(x, Atom) for x in part) != 1:
             return False
         (atom,) = (x for x in part if isinstance(x, Atom))
-        own = {*variables(*atom.terms[: self._keys[atom.predicate]])}
-        return own <= keys and bound <= {*variables(atom)}
+        keyed = {*variables(*atom.terms[: self._keys[atom.predicate]])}
+        return keyed <= keys and bound <= {*variables(atom)}
 
     # -- the rules
 
@@ -327,9 +327,9 @@ class _Rewriting:
             return False
         if not all(isinstance(term, Var) for term in literal.terms):
             return False
-        own = self._keys[literal.predicate]
+        keys = self._keys[literal.predicate]
         in_front = literal.terms[: len(columns)] == columns
-        return len(literal.terms) <= KEYS_MAX // 2 and not (in_front and len(columns) > own)
+        return len(literal.terms) <= KEYS_MAX // 2 and not (in_front and len(columns) > keys)
 
     def _folded(
         self, aggregate: Aggregate, parts: Parts, helpers: list[Rule], types: dict[str, Type]
@@ -356,7 +356,7 @@ class _Rewriting:
         place, value = (Var(name, where=aggregate.where) for name in ("place$", "folded$"))
         ops = [one.op for one in self._rule.aggregates if one.arguments == aggregate.arguments]
         kept = (any(op in SQUARED for op in ops), any(op in MEANS for op in ops))
-        constants = tuple(Const(one, "bool", where=aggregate.where) for one in kept)
+        constants = tuple(Const(value, "bool", where=aggregate.where) for value in kept)
         parted = replace(aggregate, op=PARTED, result=value, constants=constants, place=place)
         types = {**self._rule.types, place.name: "int64", value.name: "int64"}
         head = self._helper(
@@ -566,9 +566,9 @@ def _index(
     order = [*columns, *(c for c in range(keys) if c not in columns)]
     if _holds_named(keys, visible):
         order = [*dict.fromkeys([*order, *map(atom.terms.index, needed)])]
-    own = Index(atom.predicate, tuple(range(keys)))
+    stored = Index(atom.predicate, tuple(range(keys)))
     return (
-        own
+        stored
         if columns == [*range(len(columns))] and len(columns) <= keys
         else Index(atom.predicate, tuple(order))
     )

@@ -82,8 +82,8 @@ def _reading(
         return exp.Table(this=table.this, alias=alias, joins=joins)
     items = []
     for column in columns:
-        own = exp.column(column.name, quoted=True).sql(dialect="duckdb")
-        text = f"make_timestamp({own}) - make_timestamp(0)" if column.type == INTERVAL else own
+        shown = exp.column(column.name, quoted=True).sql(dialect="duckdb")
+        text = f"make_timestamp({shown}) - make_timestamp(0)" if column.type == INTERVAL else shown
         items.append(
             exp.alias_(sqlglot.parse_one(text, dialect="duckdb"), column.name, quoted=True)
         )

@@ -24,8 +24,8 @@ def delete(target: Target, node: exp.Delete) -> int:
     query = exp.select(*(exp.column(name, target.alias, quoted=True) for name in names)).from_(
         target.table()
     )
-    for one in node.args.get("using") or ():
-        query = query.join(one.copy(), join_type="cross")
+    for source in node.args.get("using") or ():
+        query = query.join(source.copy(), join_type="cross")
     if node.args.get("where"):
         query = query.where(node.args["where"].this.copy())
     return target.remove(target.rows(query, [None] * len(names)), whole)

@@ -199,10 +199,10 @@ def _clause(target: Target, node: exp.OnConflict) -> Conflict:
 
 def _named_key(target: Target, nodes: list[exp.Expr], node: exp.Expr) -> Places:
     """Return the key that ON CONFLICT names, in any order of its columns."""
-    columns = [one.this if isinstance(one, exp.Ordered) else one for one in nodes]
+    columns = [item.this if isinstance(item, exp.Ordered) else item for item in nodes]
     if not all(isinstance(column, exp.Column | exp.Identifier) for column in columns):
         raise SqlError("ON CONFLICT names the columns of a key, not expressions", node)
-    key = tuple(sorted({target.known(one.name, node) for one in columns}))
+    key = tuple(sorted({target.known(column.name, node) for column in columns}))
     if key not in target.keys:
         raise SqlError(
             f"ON CONFLICT {_shown(target, key)}: neither the PRIMARY KEY nor a UNIQUE has these "

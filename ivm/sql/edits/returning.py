@@ -25,7 +25,7 @@ def returned(target: Target, node: exp.Expr) -> pa.Table:
         )
     if isinstance(node, exp.Merge):
         parts = [
-            _of_rows(target, rows, [_with_action(one, action) for one in expressions])
+            _of_rows(target, rows, [_with_action(expression, action) for expression in expressions])
             for action, rows in target.changed.items()
         ]
     else:
@@ -39,13 +39,13 @@ def _of_rows(target: Target, rows: list[Row], expressions: list[exp.Expr]) -> pa
     some = rows or [(None,) * len(target.columns)]
     source = constants(some, target.columns, target.alias)
     queries = Queries(Builder("sql"), target.catalog.schema())
-    found = queries.query(exp.select(*(item.copy() for item in expressions)).from_(source))
-    table = answer(queries, found, target.reader.ask).to_arrow()
+    read = queries.query(exp.select(*(item.copy() for item in expressions)).from_(source))
+    table = answer(queries, read, target.reader.ask).to_arrow()
     fields = [
         field.with_type(pa.decimal128(value.type.precision, value.type.scale))
         if value.type.is_decimal and pa.types.is_decimal128(field.type)
         else field
-        for field, (_, value) in zip(table.schema, found.columns, strict=True)
+        for field, (_, value) in zip(table.schema, read.columns, strict=True)
     ]
     shared = pa.schema([field.with_nullable(True) for field in fields])
     return table.slice(0, len(rows)).cast(shared)
@@ -56,7 +56,7 @@ def _with_action(node: exp.Expr, action: str) -> exp.Expr:
     literal = exp.Literal.string(action)
     if _is_action(node):
         return exp.alias_(literal, ACTION)
-    return node.transform(lambda one: literal.copy() if _is_action(one) else one)
+    return node.transform(lambda part: literal.copy() if _is_action(part) else part)
 
 
 def _is_action(node: exp.Expr) -> bool:

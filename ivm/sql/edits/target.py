@@ -352,10 +352,10 @@ class Target:
             places = [schema.places[schema.names.index(self.names[place])] for place in key]
             sought = {*_tuples(given[places])}
             held = {
-                one
+                key
                 for words in relation.words(tuple(places))
-                for one in _tuples(words)
-                if one in sought
+                for key in _tuples(words)
+                if key in sought
             }
             keys = iter(_tuples(given[places]))
             return [None not in row_at(row, key) and next(keys) in held for row in rows]
@@ -412,7 +412,7 @@ class Target:
         if self.bag:
             return True
         keys = table.select(self.key)
-        if any(pa.types.is_floating(one.type) for one in keys.columns):  # -0.0 is 0.0
+        if any(pa.types.is_floating(column.type) for column in keys.columns):  # -0.0 is 0.0
             return False
         if keys.group_by(keys.column_names).aggregate([]).num_rows < table.num_rows:
             return False

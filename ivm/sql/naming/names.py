@@ -143,7 +143,7 @@ def _renamed(node: exp.Expr) -> str | None:  # noqa: C901 - a case for each kind
         case exp.In() if (field := node.args.get("field")) is not None:
             return f"contains({text(field)}, {text(node.this)})"
         case exp.Lambda():
-            return f"(lambda {', '.join(one.name for one in node.expressions)}: {text(node.this)})"
+            return f"(lambda {', '.join(parameter.name for parameter in node.expressions)}: {text(node.this)})"
         case exp.Identifier():
             return _identifier(node.name)
         case exp.Tuple():
@@ -303,7 +303,7 @@ def _query(node: exp.Expr) -> str:
     ]
     shown = f"SELECT {', '.join(items)}"
     if source := node.args.get("from_"):
-        shown += f" FROM {', '.join(one.this.sql(dialect='duckdb') for one in (source, *joins))}"
+        shown += f" FROM {', '.join(item.this.sql(dialect='duckdb') for item in (source, *joins))}"
     return shown + (f" WHERE {text(where.this)}" if (where := node.args.get("where")) else "")
 
 
@@ -380,8 +380,8 @@ def _window_clauses(node: exp.Expr) -> dict[str, Any]:
     """Return what a window says, and what those before it in WINDOW say that it names."""
     select, alias = node.find_ancestor(exp.Select), node.args.get("alias")
     name, named = alias and alias.name.lower(), select.args.get("windows") if select else None
-    before = takewhile(lambda one: one is not node, named or ())
-    parent = (_window_clauses(one) for one in before if one.name.lower() == name)
+    before = takewhile(lambda window: window is not node, named or ())
+    parent = (_window_clauses(window) for window in before if window.name.lower() == name)
     return {**next(parent, {}), **{key: value for key, value in node.args.items() if value}}
 
 

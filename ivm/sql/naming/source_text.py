@@ -68,8 +68,8 @@ def _spans(nodes: Sequence[exp.Expr]) -> Spans:
     for node in reversed(nodes):
         span = spans.get(id(node))
         if node._meta and "start" in node._meta:
-            own = node._meta["start"], node._meta["end"]
-            span = spans[id(node)] = own if span is None else _joined(span, own)
+            bounds = node._meta["start"], node._meta["end"]
+            span = spans[id(node)] = bounds if span is None else _joined(span, bounds)
         if span is not None and node.parent is not None:
             around = spans.get(id(node.parent))
             spans[id(node.parent)] = span if around is None else _joined(span, around)

@@ -191,7 +191,7 @@ class Grouping(Group):
         key_here = key[len(self.around) :]
         fewest = self.builder.fewest(self.scope.body, self.groups)
         if len(fewest) < len(key_here):
-            places = [self.groups.index(one) for one in fewest]
+            places = [self.groups.index(value) for value in fewest]
             self.builder.tells_apart(body, [key_here[place] for place in places], key_here)
         return body, values, [] if self._dummy else key_here
 
@@ -211,11 +211,11 @@ class Grouping(Group):
             return Table(ONE, (Column("g", INTEGER, False),), ())
         if self.single:
             return self._domain()
-        for one in made:
-            if one.total:
-                return one.table
+        for aggregate in made:
+            if aggregate.total:
+                return aggregate.table
         name = builder.helper()
-        builder.rule(Atom(name, tuple(one.term for one in self.key)), body)
+        builder.rule(Atom(name, tuple(value.term for value in self.key)), body)
         return Table(name, self.columns(), (*range(len(self.key)),))
 
     def _domain(self) -> Table:

@@ -36,8 +36,8 @@ class Rows(NamedTuple):
             raise SqlError(
                 f"{counted(len(names), 'name')} for {counted(len(self.columns), 'column')}", node
             )
-        own = [name for name, _ in self.columns]
-        given = [*names, *own[len(names) :]]
+        shown = [name for name, _ in self.columns]
+        given = [*names, *shown[len(names) :]]
         return self._replace(
             columns=[(n, v) for n, (_, v) in zip(given, self.columns, strict=True)]
         )

@@ -117,8 +117,8 @@ class Expressions:
                 self._known.clear()
 
     def _first_value(self, node: exp.Expr) -> Typed:
-        for one in _deep_operands(node, self._known):
-            self._known[id(one)] = one, self.builder.define(self.body, self.value(one))
+        for operand in _deep_operands(node, self._known):
+            self._known[id(operand)] = operand, self.builder.define(self.body, self.value(operand))
         with reading(node):
             return self._value(node)
 

@@ -33,8 +33,8 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
     for keys_of in sets:
         inside = {text_of(key) for key in keys_of}
         chosen = [v for key, v in zip(keys, values, strict=True) if text_of(key) in inside]
-        own = Scope(scope.body.copy(), scope.sources, scope.parent, scope.aliases)
-        grouping = Grouping(builder, own, select.queries.subqueries, chosen, not chosen, found)
+        inner = Scope(scope.body.copy(), scope.sources, scope.parent, scope.aliases)
+        grouping = Grouping(builder, inner, select.queries.subqueries, chosen, not chosen, found)
         body, aggregates, groups = grouping.evaluate()
         listed = dict(zip([text_of(k) for k in keys if text_of(k) in inside], groups, strict=False))
         nulls = [Typed(Lit(None, v.type.store), v.type, True) for v in values]
@@ -79,13 +79,13 @@ def _of_clause(select: Clauses, clause: exp.Expr) -> list[list[exp.Expr]]:
         return [[e for part in parts[:n] for e in part] for n in range(len(parts), -1, -1)]
     if isinstance(clause, exp.Cube):
         chosen = [c for n in range(len(parts), -1, -1) for c in combinations(parts, n)]
-        return [[e for part in one for e in part] for one in chosen]
+        return [[e for part in group for e in part] for group in chosen]
     sets: list[list[exp.Expr]] = []
-    for one in clause.expressions:
-        if isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets):
-            sets += _of_clause(select, one)
+    for item in clause.expressions:
+        if isinstance(item, exp.Rollup | exp.Cube | exp.GroupingSets):
+            sets += _of_clause(select, item)
         else:
-            sets.append(_items(select, one))
+            sets.append(_items(select, item))
     return sets
 
 

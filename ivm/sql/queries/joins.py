@@ -270,11 +270,11 @@ class Joins:
         parts = [(joined, [*key, *(v for _, _, v in right)]), (lacking, [*key, *nulls])]
         self.scope.body, values = union(builder, outer, parts)
         listed = [*left, *((None, "", v) for v in identity), *right]
-        found = {s.alias: Source(s.alias, [], set(s.merged)) for s in (*self.sources, *sources)}
+        by_alias = {s.alias: Source(s.alias, [], set(s.merged)) for s in (*self.sources, *sources)}
         for (source, name, _), value in zip(listed, values, strict=True):
             if source is not None:
-                found[source.alias].columns.append((name, value))
-        self.scope.sources = [*found.values()]
+                by_alias[source.alias].columns.append((name, value))
+        self.scope.sources = [*by_alias.values()]
 
     def _outer(self, node: exp.Join, side: str) -> None:
         right_body, right = self._item(node.this)
@@ -305,11 +305,11 @@ class _Side:
                     values.append(value)
         identity = self._identity(body, values)
         self.extra = len(identity)
-        outputs = [(f"c{n}", one) for n, one in enumerate([*values, *identity])]
+        outputs = [(f"c{n}", value) for n, value in enumerate([*values, *identity])]
         if not outputs:
             outputs = [("c0", Typed(Lit(0, "int64"), BIGINT, False))]
             self.extra = 1
-        self.around = joins.builder.carried(body, [one.term for _, one in outputs])
+        self.around = joins.builder.carried(body, [value.term for _, value in outputs])
         self.outer = body.outer
         self.names = [name for name, _ in outputs]
         self.picked: list[int] | None = None
@@ -323,8 +323,8 @@ class _Side:
         if body.weights:
             return []
         known = {self.builder.resolve(v.term) for v in values}
-        found = [v for v in self.builder.identity(body) if v.term not in known]
-        return found if len(found) < KEYS_MAX // 2 or len(found) + len(values) <= KEYS_MAX else []
+        left = [v for v in self.builder.identity(body) if v.term not in known]
+        return left if len(left) < KEYS_MAX // 2 or len(left) + len(values) <= KEYS_MAX else []
 
     def _single(self, body: Body, outputs: list[tuple[str, Typed]]) -> Table | None:
         """Return the table itself if the body is one atom of variables, without a helper view."""
@@ -467,13 +467,13 @@ class _OuterJoin:
                 if s not in right and s.find(name) is not None and name.lower() not in s.merged
             )
             theirs = next(s for s in right if s.find(name) is not None)
-            one, other = left.find(name), theirs.find(name)
-            assert one is not None and other is not None
+            column, other = left.find(name), theirs.find(name)
+            assert column is not None and other is not None
             if self.side != "LEFT":
                 both = Typed(
-                    Call("coalesce", (one.term, other.term)),
-                    one.type,
-                    one.nullable and other.nullable,
+                    Call("coalesce", (column.term, other.term)),
+                    column.type,
+                    column.nullable and other.nullable,
                 )
                 value = other if self.side == "RIGHT" else both
                 left.show(name, value)

@@ -42,7 +42,7 @@ def of_members(node: exp.Expr) -> exp.Expr | None:
     ):
         (inner,) = node.expressions
         names = [
-            one.name for one in (inner.expression, inner.args.get("position")) if one is not None
+            node.name for node in (inner.expression, inner.args.get("position")) if node is not None
         ]
         return _rows(node, inner.args["iterator"], names, inner.this, inner.args.get("condition"))
     if isinstance(node, exp.Transform | exp.ArrayFilter):
@@ -53,7 +53,7 @@ def of_members(node: exp.Expr) -> exp.Expr | None:
         return None
     if len(given) != 2 or not isinstance(given[1], exp.Lambda):
         raise SqlError(f"{written(node)[:60]}: write list_transform(l, lambda x: x + 1)", node)
-    names = [one.name for one in given[1].expressions]
+    names = [parameter.name for parameter in given[1].expressions]
     value, test = (exp.to_identifier(names[0]), given[1].this) if filters else (given[1].this, None)
     return _rows(node, given[0], names, value, test)
 

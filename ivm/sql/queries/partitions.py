@@ -242,7 +242,7 @@ class Partition:
 
     def __init__(self, select: Clauses, by: list[exp.Expr], order: list[exp.Expr]) -> None:
         self.select, self.builder, self.body = select, select.builder, select.scope.body
-        self.by = [self.builder.bound(self.body, select.evaluate(one)) for one in by]
+        self.by = [self.builder.bound(self.body, select.evaluate(value)) for value in by]
         self.keys = [
             Key(*ordering(select.evaluate(one.this if isinstance(one, exp.Ordered) else one), one))
             for one in order
@@ -277,8 +277,8 @@ class Partition:
 
     def _is_numbered_whole(self) -> bool:
         """Return whether the body is one atom, whose columns all tell its rows apart."""
-        (first, *others), own = self.body.literals, {v.term for v in self.identity}
-        return not others and isinstance(first, Atom) and not first.values and {*first.keys} == own
+        (first, *others), ids = self.body.literals, {v.term for v in self.identity}
+        return not others and isinstance(first, Atom) and not first.values and {*first.keys} == ids
 
     def peers(self, op: str) -> Typed:
         """Return the least or greatest number of the rows that the order does not tell apart."""

@@ -25,11 +25,11 @@ def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Que
         pivot.expressions if pivot.args.get("fields") else pivot.args.get("using") or ()
     )
     aggregates = aggregates or [exp.Count(this=exp.Star())]
-    if not fields or not all(isinstance(one, exp.In) for one in fields):
+    if not fields or not all(isinstance(field, exp.In) for field in fields):
         raise SqlError(
             "PIVOT without IN takes its columns from the data: list the values with IN (...)", pivot
         )
-    used = {c.name.lower() for one in (*aggregates, *fields) for c in one.find_all(exp.Column)}
+    used = {c.name.lower() for part in (*aggregates, *fields) for c in part.find_all(exp.Column)}
     group = pivot.args.get("group")
     keys = (
         [item.name for item in group.expressions]

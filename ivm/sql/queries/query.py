@@ -118,14 +118,14 @@ class Queries(Translator):
             if not stored:
                 before, self.ctes = self.ctes, known
                 try:
-                    found = self.query(cte.this, None).named(columns, cte)
+                    made = self.query(cte.this, None).named(columns, cte)
                 finally:
                     self.ctes = before
                 if not is_view:
-                    return found
-                stored.append((self.builder.stored(found.body, found.columns), found))
-            table, found = stored[0]
-            return found.read_as(*self.builder.again(table, None))
+                    return made
+                stored.append((self.builder.stored(made.body, made.columns), made))
+            table, made = stored[0]
+            return made.read_as(*self.builder.again(table, None))
 
         return rows
 
@@ -279,10 +279,10 @@ class Select(Clauses):
             return [name for name in names if name.lower() in lowered]
         if not isinstance(of, exp.Literal):
             raise SqlError("COLUMNS takes *, a list of names or a regular expression", node)
-        found = _matching(names, of)
-        if not found:
+        matching = _matching(names, of)
+        if not matching:
             raise SqlError(f"no column matches {of.name}: there are {', '.join(names)}", node)
-        return found
+        return matching
 
     def _aliases(self) -> None:
         self.scope.aliases = {
@@ -295,29 +295,29 @@ class Select(Clauses):
 
     def _group(self) -> None:
         clauses = [*self.items, *(self.node.args.get(k) for k in ("having", "qualify", "order"))]
-        found = aggregates_in([clause for clause in clauses if clause is not None])
+        aggregates = aggregates_in([clause for clause in clauses if clause is not None])
         group = self.node.args.get("group")
-        if group is None and not found:
+        if group is None and not aggregates:
             return
         if group is not None and any(isinstance(item, SETS) for item in group.expressions):
-            grouping_sets.apply(self, group, found)
+            grouping_sets.apply(self, group, aggregates)
             return
         expressions = self._keys(group) if group is not None else []
-        if group is not None and group.args.get("all") and not (expressions or found):
+        if group is not None and group.args.get("all") and not (expressions or aggregates):
             return
-        self.aggregate(expressions, found, single=not expressions)
+        self.aggregate(expressions, aggregates, single=not expressions)
 
     def _keys(self, group: exp.Group) -> list[exp.Expr]:
         """Return the expressions of GROUP BY; a number is a column of the select list."""
         if group.args.get("all"):
-            if star := next((one for one in self.items if one.is_star), None):
+            if star := next((item for item in self.items if item.is_star), None):
                 raise SqlError("GROUP BY ALL takes columns, and not *: name them", star)
             return [
                 unaliased(item)
                 for item in self.items
                 if item.find(exp.Column, exp.Query) and not aggregates_in([item])
             ]
-        return [self.named(one, "GROUP BY") for one in group.expressions if not _is_total(one)]
+        return [self.named(item, "GROUP BY") for item in group.expressions if not _is_total(item)]
 
     def aggregate(self, keys: list[exp.Expr], aggregates: list[exp.Expr], single: bool) -> None:
         """Replace the body by one row for each group."""
@@ -394,7 +394,7 @@ class Select(Clauses):
         on, order = self.node.args["distinct"].args.get("on"), self.node.args.get("order")
         by = order.expressions if order is not None else []
         if on is not None:
-            keys = [self.evaluate(one) for one in on.expressions]
+            keys = [self.evaluate(item) for item in on.expressions]
             if order is not None and _by_all(order):
                 raise SqlError("with DISTINCT ON, ORDER BY names its columns", order)
             return row_numbers.first_of_each(self, keys, by, columns)

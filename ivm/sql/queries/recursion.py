@@ -51,7 +51,7 @@ def cte(queries: Translator, node: exp.CTE, names: list[str]) -> Callable[[Scope
             )
     builder = queries.builder
     first, step = queries.query(union.this, None).named(names, node), union.expression
-    if any(isinstance(one, exp.AggFunc | exp.Window) for one in step.walk()):
+    if any(isinstance(part, exp.AggFunc | exp.Window) for part in step.walk()):
         raise SqlError(
             f"{node.alias} aggregates itself: aggregate what it derives in a query of its own", node
         )
@@ -158,7 +158,7 @@ def _with_path(
             f"UNION",
             node,
         )
-    paths = [builder.resolve(one.term) for one in before]
+    paths = [builder.resolve(value.term) for value in before]
     # an outer join has them as identity
     parts = [path for path in paths if {*variables(path)} <= body.columns.keys()]
     known = {*variables(*parts)}

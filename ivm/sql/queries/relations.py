@@ -108,10 +108,10 @@ def _lacks_order(select: exp.Select) -> Iterator[exp.Expr]:
 def spread(node: exp.Select) -> exp.Select:
     """Return a query with `unnest` of a constant list in its select list as one of its tables."""
     explodes = [
-        one
+        explode
         for item in node.expressions
-        for one in item.find_all(exp.Explode)
-        if one.parent_select is node
+        for explode in item.find_all(exp.Explode)
+        if explode.parent_select is node
     ]
     if all(
         isinstance(one.parent, exp.Select) and isinstance(one.this, exp.Struct) for one in explodes
@@ -128,10 +128,10 @@ def spread(node: exp.Select) -> exp.Select:
         )
     new = node.copy()
     (place,) = [
-        one
+        explode
         for item in new.expressions
-        for one in item.find_all(exp.Explode)
-        if one.parent_select is new
+        for explode in item.find_all(exp.Explode)
+        if explode.parent_select is new
     ]
     if type(place) is not exp.Explode:
         shown = written(place)[:50]

@@ -66,7 +66,7 @@ def numbered(
     groups = [*around, *(builder.define(inner, p) for p in partition)]
     upward = not (keys and all(k.desc for k in keys))
     by = [term for key in keys for term in ordered_terms(builder, inner, key, upward)]
-    ids = [builder.define(inner, one) for one in identity]
+    ids = [builder.define(inner, value) for value in identity]
     of_groups = [v.term for v in groups] if {v.term for v in ids} - {g.term for g in groups} else []
     parts = [[] if v.term in of_groups else parts_of(builder, inner, v) for v in ids]
     ordered = [k.value.term for k in keys if not k.value.type.is_float]  # -0.0 and 0.0 are equal
@@ -77,13 +77,13 @@ def numbered(
     )
     rows, number = Body(), builder.variable(BIGINT, False)
     group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
-    found, heads, folds = [], list[Atom](), list[Fold]()
-    for id_, own in zip(ids, parts, strict=True):
-        if not own:
-            found.append(group_values[of_groups.index(id_.term)])
+    rebuilt, heads, folds = [], list[Atom](), list[Fold]()
+    for id_, pieces in zip(ids, parts, strict=True):
+        if not pieces:
+            rebuilt.append(group_values[of_groups.index(id_.term)])
             continue
         values: list[Typed] = []
-        for part in own:
+        for part in pieces:
             place = builder.variable(BIGINT, False).term
             result = builder.variable(part.type, False).term
             assert isinstance(place, Var) and isinstance(result, Var)
@@ -99,9 +99,9 @@ def numbered(
             columns = (*group_columns, Column("n", BIGINT, False), Column("v", part.type, False))
             table = Table(name, columns, (*range(len(groups) + 1),), function=True)
             values.append(builder.scan(table, rows, [*group_values, number])[-1])
-        found.append(put_together(builder, rows, values, id_.type))
+        rebuilt.append(put_together(builder, rows, values, id_.type))
     builder.rules_of((*heads,), inner, (*folds,))
-    return builder.function(rows, [*group_values[: len(around)], *found], number)
+    return builder.function(rows, [*group_values[: len(around)], *rebuilt], number)
 
 
 def parts_of(builder: Builder, body: Body, value: Typed) -> list[Typed]:
@@ -143,9 +143,9 @@ def _least(type_: SqlType) -> Lit:
     zero = Typed(
         Lit("2000-01-01" if type_.name.startswith("TIMESTAMP") else text, "string"), VARCHAR, False
     )
-    found = converted(zero, type_, None).term
-    assert isinstance(found, Lit)
-    return found
+    least = converted(zero, type_, None).term
+    assert isinstance(least, Lit)
+    return least
 
 
 def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
@@ -306,9 +306,9 @@ def _constant(node: exp.Expr | None) -> int | None:
         return None
     if isinstance(node, exp.Literal) and node.is_string and node.name.isdigit():
         return int(node.name)
-    found = constant(simplify(node.copy())) if node is not None else None
-    count = found.term.value if found is not None and isinstance(found.term, Lit) else None
-    if found is None or not found.type.is_integer or not isinstance(count, int) or count < 0:
+    limit = constant(simplify(node.copy())) if node is not None else None
+    count = limit.term.value if limit is not None and isinstance(limit.term, Lit) else None
+    if limit is None or not limit.type.is_integer or not isinstance(count, int) or count < 0:
         raise SqlError("LIMIT and OFFSET take whole numbers", node)
     return count
 
@@ -318,18 +318,18 @@ def first_of_each(
 ) -> list[tuple[str, Typed]]:
     """DISTINCT ON: keep the first row of each group."""
     builder = select.builder
-    ordered = [Key(*ordering(select.order_value(one.this, columns), one)) for one in order]
+    ordered = [Key(*ordering(select.order_value(item.this, columns), item)) for item in order]
     if select.scope.body.weights:
-        wanted = {v.term: v for v in (*(v for _, v in columns), *keys, *(k.value for k in ordered))}
+        needed = {v.term: v for v in (*(v for _, v in columns), *keys, *(k.value for k in ordered))}
         body, values = copies(
-            builder, select.scope.body, [(f"c{n}", v) for n, v in enumerate(wanted.values())]
+            builder, select.scope.body, [(f"c{n}", v) for n, v in enumerate(needed.values())]
         )
-        copied = dict(zip(wanted, values, strict=True))
+        copied = dict(zip(needed, values, strict=True))
         columns = [(n, copied[v.term]) for n, v in columns]
         keys = [copied[v.term] for v in keys]
         ordered = [k._replace(value=copied[k.value.term]) for k in ordered]
         select.replaced |= {
-            text_of(one.this): k.value for one, k in zip(order, ordered, strict=True)
+            text_of(item.this): k.value for item, k in zip(order, ordered, strict=True)
         }
         select.go_on(body)
     body = select.scope.body
@@ -350,12 +350,12 @@ def copies(
     builder: Builder, body: Body, outputs: list[tuple[str, Typed]]
 ) -> tuple[Body, list[Typed]]:
     """Return a body that has each row as often as it occurs, by numbering equal rows from 1."""
-    around = builder.carried(body, [one.term for _, one in outputs])
+    around = builder.carried(body, [value.term for _, value in outputs])
     table = builder.stored(body, outputs)
     if not table.weighs:
         return builder.again(table, body.outer, around)
-    found, values = builder.again(copied(builder, table), body.outer, around)
-    return found, values[:-1]
+    copy, values = builder.again(copied(builder, table), body.outer, around)
+    return copy, values[:-1]
 
 
 def copied(builder: Builder, table: Table) -> Table:

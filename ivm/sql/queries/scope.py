@@ -97,7 +97,7 @@ class Scope:
         while scope is not None:
             scopes.append(scope)
             scope = scope.parent
-        sources = [source for one in scopes for source in one.sources]
+        sources = [source for scope in scopes for source in scope.sources]
         if node.table:
             tables = [source for source in sources if source.alias.lower() == node.table.lower()]
             if not tables:
@@ -175,7 +175,7 @@ def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
 def unique(names: Sequence[str]) -> list[str]:
     """Return names of a view's columns; a repeated one gets DuckDB's number: a, a_1, a_2."""
     seen: dict[str, int] = {}
-    found = []
+    labels = []
     for name in names:
         lower, shown = name.lower(), name
         while lower in seen:
@@ -186,8 +186,8 @@ def unique(names: Sequence[str]) -> list[str]:
                 break
             lower = name.lower()
         seen[lower] = seen.get(lower, 0)
-        found.append(shown)
-    return found
+        labels.append(shown)
+    return labels
 
 
 def text_of(node: exp.Expr) -> str:

@@ -29,7 +29,7 @@ TAG = Column("part", INTEGER, False)  # which part of a union a row is of
 
 def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None) -> Rows:
     """Return the rows of a set operation, in no order.  Raises SqlError."""
-    parts = [queries.query(one, outer) for one in _parts(node)]
+    parts = [queries.query(part, outer) for part in _parts(node)]
     if node.args.get("by_name"):
         names = _names_of(node, *parts)
         parts = [_by_name(part, names) for part in parts]
@@ -72,22 +72,22 @@ def _names_of(node: exp.SetOperation, left: Rows, right: Rows) -> dict[str, str]
     CORRESPONDING has those of both queries, or the ones that it lists.  Raises SqlError if a query
     lacks one of these.
     """
-    own, other = ({name.lower(): name for name, _ in side.columns} for side in (left, right))
+    ours, other = ({name.lower(): name for name, _ in side.columns} for side in (left, right))
     listed = {column.name.lower() for column in node.args.get("on") or ()}
-    if lacking := listed - (own.keys() & other.keys()):
+    if lacking := listed - (ours.keys() & other.keys()):
         raise SqlError(f"CORRESPONDING BY: not both queries have a column {min(lacking)}", node)
     if node.kind == "INNER":
-        found = {name: shown for name, shown in own.items() if name in other}
+        shared = {name: shown for name, shown in ours.items() if name in other}
     else:
-        found = (
-            own
+        shared = (
+            ours
             if node.side == "LEFT"
-            else {**own, **{n: shown for n, shown in other.items() if n not in own}}
+            else {**ours, **{n: shown for n, shown in other.items() if n not in ours}}
         )
-    found = {name: shown for name, shown in found.items() if not listed or name in listed}
-    if not found:
+    shared = {name: shown for name, shown in shared.items() if not listed or name in listed}
+    if not shared:
         raise SqlError("CORRESPONDING: the queries have no column of the same name", node)
-    return found
+    return shared
 
 
 def _by_name(rows_: Rows, names: dict[str, str]) -> Rows:
@@ -105,19 +105,19 @@ def _alike(parts: Sequence[Rows], node: exp.Expr) -> list[Rows]:
         raise SqlError(
             f"the queries have {' and '.join(str(len(p.columns)) for p in parts)} columns", node
         )
-    found = [[*part.columns] for part in parts]
+    lists = [[*part.columns] for part in parts]
     for place in range(len(parts[0].columns)):
         values = [part.columns[place][1] for part in parts]
         type_ = common_type(values, node)
-        for columns in found:
+        for columns in lists:
             name, value = columns[place]
             columns[place] = (
-                found[0][place][0],
+                lists[0][place][0],
                 convert(value, type_, node) if type_.name != "NULL" else value,
             )
             del name
     return [
-        part._replace(columns=columns, order=()) for part, columns in zip(parts, found, strict=True)
+        part._replace(columns=columns, order=()) for part, columns in zip(parts, lists, strict=True)
     ]
 
 
@@ -165,10 +165,10 @@ def union(
     table = Table(builder.helper(), keys, identity, weighs=weighs)
     for number, (body, values) in enumerate(parts):
         _part(builder, table, body.copy(), values, around, number, disjoint)
-    found = Body(outer)
+    inner = Body(outer)
     given: list[Typed | None] = [column_of(outer, n) for n in around]
-    row = builder.scan(table, found, given if disjoint else [None, *given])
-    return found, row[len(given) + (not disjoint) :]
+    row = builder.scan(table, inner, given if disjoint else [None, *given])
+    return inner, row[len(given) + (not disjoint) :]
 
 
 def _identity(
@@ -215,8 +215,8 @@ def _in_parts(
         made.append((table, (*range(len(first)), *(len(first) + p for p in places))))
     identity = (*range(len(first)), *(len(first) + p for p in key))
     whole = Table("", (*first, *own), identity, weighs=weighs, parts=tuple(made))
-    found = Body(outer)
-    return found, builder.scan(whole, found, [None, *(column_of(outer, n) for n in around)])[
+    inner = Body(outer)
+    return inner, builder.scan(whole, inner, [None, *(column_of(outer, n) for n in around)])[
         len(first) :
     ]
 
@@ -298,10 +298,10 @@ def _distinct(queries: Translator, parts: Sequence[Rows]) -> Rows:
     table = Table(builder.helper(), (*columns,), (*range(len(columns)),))
     for body, values in listed:
         _part(builder, table, body.copy(), values, around, 0, True)
-    found = Body(outer)
-    row = builder.scan(table, found, [column_of(outer, n) for n in around])[len(around) :]
+    inner = Body(outer)
+    row = builder.scan(table, inner, [column_of(outer, n) for n in around])[len(around) :]
     return parts[0]._replace(
-        body=found, columns=[(n, v) for (n, _), v in zip(parts[0].columns, row, strict=True)]
+        body=inner, columns=[(n, v) for (n, _), v in zip(parts[0].columns, row, strict=True)]
     )
 
 
@@ -313,8 +313,8 @@ def _compared(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
     around = builder.carried(parts[1].body, [v.term for _, v in parts[1].columns])
     given = [column_of(parts[1].body.outer, n) for n in around]
     inner = Body(left)
-    wanted = [*given, *values]
-    builder.scan(right, inner, wanted)
+    terms = [*given, *values]
+    builder.scan(right, inner, terms)
     if keep:
         for value, column in zip(values, right.columns[len(given) :], strict=True):
             if value.nullable and not column.nullable:

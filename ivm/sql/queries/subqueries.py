@@ -117,9 +117,9 @@ def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) ->
     table = builder.stored(body, [(f"c{n}", v) for n, v in enumerate(values)], distinct=True)
     atom = Body(scope.body)
     builder.scan(table, atom, [column_of(scope.body, n) for n in around])
-    found = atom.literals[0]
-    assert isinstance(found, Atom)
-    return found
+    literal = atom.literals[0]
+    assert isinstance(literal, Atom)
+    return literal
 
 
 def within(
@@ -144,18 +144,18 @@ def among(
     table = builder.stored(present, [("member", member)], distinct=True)
     given: list[Typed | None] = [column_of(scope.body, n) for n in around]
     define: list[Literal] = []
-    own = left
+    operand = left
     if not isinstance(builder.resolve(left.term), Var):
-        own = builder.variable(left.type, left.nullable)
-        assert isinstance(own.term, Var)
-        define = [Define(own.term, builder.resolve(left.term))]
+        operand = builder.variable(left.type, left.nullable)
+        assert isinstance(operand.term, Var)
+        define = [Define(operand.term, builder.resolve(left.term))]
     atom = Body(scope.body)
-    builder.scan(table, atom, [*given, own])
+    builder.scan(table, atom, [*given, operand])
     if wanted:
         return [*define, *atom.literals]
     absent: list[Literal] = [*define, Not(tuple(atom.literals))]
     if builder.may_be_null(scope.body, left):
-        absent += _empty_if_null(queries, own, body, scope)
+        absent += _empty_if_null(queries, operand, body, scope)
     if nullable:
         holes = body.copy()
         holes.literals.append(Test(is_null(builder.resolve(value.term), True)))
@@ -225,10 +225,10 @@ def _one_or_null(
         inner.columns[dummy.term.name] = dummy
         keys = [dummy]
     some, lacking = builder.function(inner, keys, value), Body()
-    terms = tuple(one.term for one in keys)
+    terms = tuple(key.term for key in keys)
     if around:
         name = builder.projected(builder.closed(scope.body, around), terms, body)
-        nullable = tuple(builder.may_be_null(body, one) for one in outer)
+        nullable = tuple(builder.may_be_null(body, value) for value in outer)
         lacking.literals.append(Atom(name, terms, (), nullable))
     else:
         lacking.literals.append(Atom(ONE, (terms[0],)))

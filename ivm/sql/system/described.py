@@ -25,7 +25,7 @@ def parameter_types(catalog: Catalog, text: str, dialect: str) -> list[str]:
     stored in, or of a CAST around; empty where nothing says it.
     """
     try:
-        nodes = [one for one in sqlglot.parse(spaced(text), dialect=dialect) if one is not None]
+        nodes = [node for node in sqlglot.parse(spaced(text), dialect=dialect) if node is not None]
     except SqlglotError:
         return []  # whoever runs the statement says what is wrong
     types: dict[int, str] = {}
@@ -70,7 +70,7 @@ def _type(catalog: Catalog, place: exp.Expr, columns: dict[str, str]) -> str:
         names = [c.name for c in catalog.columns(table_here)] if table_here is not None else []
         if isinstance(target, exp.Schema):
             names = [item.name for item in target.expressions]
-        at = next(n for n, one in enumerate(row) if one is place)
+        at = next(n for n, value in enumerate(row) if value is place)
         return columns.get(names[at].lower(), "") if at < len(names) else ""
     return ""
 

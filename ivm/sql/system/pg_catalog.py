@@ -40,7 +40,7 @@ def numbers(told: Told) -> dict[str, int]:
     oids: dict[str, int] = {}
     taken: set[int] = set()
     for name in [
-        *(one.name for one in told.objects),
+        *(relation.name for relation in told.objects),
         *(f"{one.name}:{own.name}" for one in told.objects for own in one.constraints),
     ]:
         oid = FIRST_OWN + zlib.crc32(name.encode()) % LAST_OWN
@@ -65,15 +65,15 @@ def _has_index(constraint: Constraint) -> bool:
 def _classes(told: Told) -> list[Row]:
     oids, rows = numbers(told), list[Row]()
     foreign = [one for table in told.objects for one in table.constraints if one.target]
-    bound = {oids[one.target] for one in foreign if one.target in oids}
+    bound = {oids[constraint.target] for constraint in foreign if constraint.target in oids}
     bound |= {oids[one.name] for one in told.objects if any(c.target for c in one.constraints)}
-    for one in told.objects:
-        indexed = any(map(_has_index, one.constraints))
-        shared = one.kind == VIEW
-        checks = sum(constraint.kind == "c" for constraint in one.constraints)
+    for relation in told.objects:
+        indexed = any(map(_has_index, relation.constraints))
+        shared = relation.kind == VIEW
+        checks = sum(constraint.kind == "c" for constraint in relation.constraints)
         rows.append(
-            (oids[one.name], one.name, PUBLIC, OWNER, HEAP * (one.kind != VIEW), one.kind,
-             len(one.columns), checks, indexed, shared, True)
+            (oids[relation.name], relation.name, PUBLIC, OWNER, HEAP * (relation.kind != VIEW), relation.kind,
+             len(relation.columns), checks, indexed, shared, True)
         )  # fmt: skip
     rows += [
         (oid, one.name, PUBLIC, OWNER, BTREE, "i", len(one.columns), 0, False, False, True)
@@ -81,7 +81,7 @@ def _classes(told: Told) -> list[Row]:
         if _has_index(one)
     ]
     none = (False, False, False, "p", "d", 0, 0, -1.0, None, None, None, 0, 0)
-    queries = {oids[one.name]: one.query or None for one in told.objects}
+    queries = {oids[relation.name]: relation.query or None for relation in told.objects}
     return [(*row, 0, 0, 0, row[0] in bound, *none, queries.get(row[0])) for row in rows]
 
 
@@ -120,21 +120,21 @@ def _listed(places: list[int]) -> str:
 
 
 def _constraint_rows(told: Told) -> list[Row]:
-    oids, by_name = numbers(told), {one.name: one for one in told.objects}
+    oids, by_name = numbers(told), {relation.name: relation for relation in told.objects}
     rows = []
-    for table, one, oid in _constraints(told):
-        there = by_name.get(one.target)
-        index = oid if _has_index(one) else 0
-        if one.kind == FOREIGN and there is not None:
-            targets = sorted(one.target_columns)
+    for table, constraint, oid in _constraints(told):
+        there = by_name.get(constraint.target)
+        index = oid if _has_index(constraint) else 0
+        if constraint.kind == FOREIGN and there is not None:
+            targets = sorted(constraint.target_columns)
             for key in there.constraints:
                 if _has_index(key) and sorted(key.columns) == targets:
                     index = oids[f"{there.name}:{key.name}"]
         rows.append(
-            (oid, one.name, PUBLIC, one.kind, False, False, True, oids[table.name], 0, index, 0,
-             oids.get(one.target, 0), "a", "a", "s", True, 0, True,
-             _listed(_places(table, one.columns)),
-             _listed(_places(there, one.target_columns)) if there else None, one.text)
+            (oid, constraint.name, PUBLIC, constraint.kind, False, False, True, oids[table.name], 0, index, 0,
+             oids.get(constraint.target, 0), "a", "a", "s", True, 0, True,
+             _listed(_places(table, constraint.columns)),
+             _listed(_places(there, constraint.target_columns)) if there else None, constraint.text)
         )  # fmt: skip
     return rows
 
@@ -296,20 +296,20 @@ RELATIONS: Relations = {
         "schemaname tablename tableowner tablespace hasindexes:BOOLEAN hasrules:BOOLEAN "
         "hastriggers:BOOLEAN rowsecurity:BOOLEAN",
         lambda told: [
-            (told.schema, one.name, USER, None, bool(one.constraints), False, False, False)
-            for one in _of_kind(told, TABLE)
+            (told.schema, table.name, USER, None, bool(table.constraints), False, False, False)
+            for table in _of_kind(told, TABLE)
         ],
     ),
     "pg_views": (
         "schemaname viewname viewowner definition",
-        lambda told: [(told.schema, one.name, USER, one.query) for one in _of_kind(told, VIEW)],
+        lambda told: [(told.schema, view.name, USER, view.query) for view in _of_kind(told, VIEW)],
     ),
     "pg_matviews": (
         "schemaname matviewname matviewowner tablespace hasindexes:BOOLEAN ispopulated:BOOLEAN "
         "definition",
         lambda told: [
-            (told.schema, one.name, USER, None, False, True, one.query)
-            for one in _of_kind(told, KEPT)
+            (told.schema, view.name, USER, None, False, True, view.query)
+            for view in _of_kind(told, KEPT)
         ],
     ),
     "pg_settings": ("name setting", lambda told: sorted(VALUES.items())),

@@ -74,24 +74,24 @@ def answer(node: exp.Expr, nodes: Sequence[exp.Expr], dialect: str) -> None:
     """
     said = Said(dialect, datetime.now(UTC))
     asks = isinstance(node, exp.Query)
-    for one in nodes:
+    for part in nodes:
         value: exp.Expr | None = None
-        if isinstance(one, exp.Table):
-            one.meta[DIALECT] = dialect
-            if _is_beside(one):
+        if isinstance(part, exp.Table):
+            part.meta[DIALECT] = dialect
+            if _is_beside(part):
                 node.meta[BESIDE] = True
-        elif isinstance(one, exp.Select):
-            if asks and one.args.get("sample"):
-                _sample_the_table(one)
-        elif isinstance(one, exp.Dot):
-            call = one.expression
-            if one.text("this").lower() == "pg_catalog" and isinstance(call, exp.Func):
-                one.replace(call)
-        elif isinstance(one, exp.Func | exp.Column):
-            value = _value(one, said, asks)
+        elif isinstance(part, exp.Select):
+            if asks and part.args.get("sample"):
+                _sample_the_table(part)
+        elif isinstance(part, exp.Dot):
+            call = part.expression
+            if part.text("this").lower() == "pg_catalog" and isinstance(call, exp.Func):
+                part.replace(call)
+        elif isinstance(part, exp.Func | exp.Column):
+            value = _value(part, said, asks)
         if value is not None:
-            _name(one)
-            one.replace(value)
+            _name(part)
+            part.replace(value)
             node.meta[MOMENTARY] = True
 
 

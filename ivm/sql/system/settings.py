@@ -64,7 +64,7 @@ def pieces(text: str, dialect: str) -> Iterator[str]:
         yield text  # whose parser says what is wrong
         return
     ends = [token.start for token in tokens if token.token_type == TokenType.SEMICOLON]
-    for start, end in zip([0, *(one + 1 for one in ends)], [*ends, len(text)], strict=True):
+    for start, end in zip([0, *(cut + 1 for cut in ends)], [*ends, len(text)], strict=True):
         if text[start:end].strip():
             yield re.sub(r"\S", " ", text[:start]) + text[start:end]
 

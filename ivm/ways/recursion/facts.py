@@ -269,7 +269,7 @@ def gathered(parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
     by_name: dict[str, list[Proposal]] = {}
     for name, part in parts:
         by_name.setdefault(name, []).append(part)
-    return {name: combined(found) for name, found in by_name.items()}
+    return {name: combined(parts) for name, parts in by_name.items()}
 
 
 def combined(proposals: list[Proposal]) -> Proposal:

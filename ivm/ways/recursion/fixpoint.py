@@ -405,8 +405,8 @@ class Fixpoint:
                         proposals.append(self._propose(body, rows, rank))
                     if not whole:
                         proposals = [
-                            (name, self._news(name, one))
-                            for name, one in self._gather(proposals).items()
+                            (name, self._news(name, proposed))
+                            for name, proposed in self._gather(proposals).items()
                         ]
                         held = sum(one.cost.size * (2 + len(one.keys)) for _, one in proposals)
                         self._memory.hold(self.facts.count(), self.facts.nbytes() + 8 * held)
@@ -575,13 +575,13 @@ def halves(keys: Keys) -> Iterator[Keys]:
     [{'p': array([[1, 2]])}, {'q': array([[3, 4]])}]
     """
     half, before = total(keys) // 2, 0
-    found: tuple[Keys, Keys] = {}, {}
+    halves: tuple[Keys, Keys] = {}, {}
     for name, rows in keys.items():
         cut, before = max(0, half - before), before + rows.shape[1]
-        for part, some in zip((rows[:, :cut], rows[:, cut:]), found, strict=True):
+        for part, some in zip((rows[:, :cut], rows[:, cut:]), halves, strict=True):
             if part.shape[1]:
                 some[name] = part
-    yield from found
+    yield from halves
 
 
 def _joined(some: Keys, others: Keys) -> Keys:

@@ -65,7 +65,7 @@ def follow(context: Context, stratum: InstalledStratum) -> Trees | None:
     Return None if that is done; or if evaluating them anew is cheaper, their old trees.
     """
     known, changed = compiled(context.installed, stratum), changed_below(context, stratum)
-    sizes = [(len(context.deltas[one].actions), context.before[one].count) for one in changed]
+    sizes = [(len(context.deltas[name].actions), context.before[name].count) for name in changed]
     anew = costs.refills_at_once(sizes) or any(
         unordered(name) in context.built for name in stratum.recursive
     )

@@ -107,13 +107,13 @@ class Whole:
 
     async def read(self) -> bytes:
         """Return a message.  Raises MysqlError."""
-        found: bytes = await self.own.read()
+        packet: bytes = await self.own.read()
         try:
-            if len(found) > TLS_REQUEST:
-                self._follow(found)
+            if len(packet) > TLS_REQUEST:
+                self._follow(packet)
         except (ValueError, OverflowError, struct.error):
             raise MysqlError("a message ends too early", ErrorCode.MALFORMED_PACKET) from None
-        return found
+        return packet
 
     def _follow(self, data: bytes) -> None:
         """Read the fields of a client's first message.  Raises ValueError."""

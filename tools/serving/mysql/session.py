@@ -191,12 +191,12 @@ class Session(Library):
 
     def _run(self, statements: list[str], given: list[Any]) -> ResultSet | None:
         answer = None
-        for one in statements:
-            edits = EDIT.match(one) is not None
+        for text in statements:
+            edits = EDIT.match(text) is not None
             if edits and not self.variables.get("autocommit"):
                 self._statements.begin()
-            key = self._numbered(one) if edits else None
-            answer = self._statements.run(f"{one} RETURNING {key}" if key else one, given or None)
+            key = self._numbered(text) if edits else None
+            answer = self._statements.run(f"{text} RETURNING {key}" if key else text, given or None)
             if edits and answer is not None:
                 answer = self._counted(answer, key)
         if answer is None:

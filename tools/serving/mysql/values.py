@@ -32,7 +32,7 @@ def columns_of(schema: pa.Schema, letters: CharacterSet) -> list[ResultColumn]:
 def _type_of(type_: pa.DataType, letters: CharacterSet) -> tuple[ColumnType, CharacterSet]:
     if oid_of(type_) == JSON:
         return T.JSON, letters
-    wire_type = next((own for is_one, own in TYPES if is_one(type_)), T.VAR_STRING)
+    wire_type = next((kind for is_one, kind in TYPES if is_one(type_)), T.VAR_STRING)
     return wire_type, CharacterSet.binary if wire_type == T.BLOB else letters
 
 

@@ -305,10 +305,10 @@ class Session:
             types, _ = (
                 described(self._ws, asked, DIALECT) if re.search(r"\$\d", asked) else ([], None)
             )
-            own = [values.named(oid) if oid else 0 for oid in types]
+            named = [values.named(oid) if oid else 0 for oid in types]
             oids = [
                 given or inferred
-                for given, inferred in zip(oids + [0] * len(own), own, strict=False)
+                for given, inferred in zip(oids + [0] * len(named), named, strict=False)
             ]
         self._statements.pop(name, None)
         if len(said) + sum(len(known.text) for known in self._statements.values()) > LONGEST:

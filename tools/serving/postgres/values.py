@@ -100,7 +100,7 @@ def written(value: Any, oid: int, binary: bool) -> bytes | None:
         return _binary_list(value, ITEMS[oid])
     if oid == JSON:
         return as_text(value, oid).encode()
-    return _BINARY.get(oid, lambda own: as_text(own, oid).encode())(value)
+    return _BINARY.get(oid, lambda given: as_text(given, oid).encode())(value)
 
 
 def writer(columns: list[Column], binary: list[bool]) -> Callable[[tuple[Any, ...]], bytes]:

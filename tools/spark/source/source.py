@@ -68,11 +68,11 @@ class PagestoreSource(DataSource):
         another schema.
         """
         if self._version is None:  # the user gave a schema, so Spark did not call `schema`
-            found = self.schema()
-            if found != schema:
+            planned = self.schema()
+            if planned != schema:
                 remedy = "leave the schema out, and cast or rename columns of the DataFrame"
                 raise SchemaError(
-                    f"the columns are {found.simpleString()}, not {schema.simpleString()}: {remedy}"
+                    f"the columns are {planned.simpleString()}, not {schema.simpleString()}: {remedy}"
                 )
         assert self._version is not None
         return Options(self.options, READING), self._version

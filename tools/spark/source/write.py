@@ -129,9 +129,9 @@ def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
         _compare(relation, there, schema, options.names("key"), operation)
     elif operation == DELETE:
         raise MissingError(f"{path} has no relation {relation!r} to delete from")
-    wanted = there or stored_schema(schema, options.names("key"))
+    target = there or stored_schema(schema, options.names("key"))
     return Target(
-        path, relation, branch, OVERWRITE if overwrite else operation, wanted, timeout, staging
+        path, relation, branch, OVERWRITE if overwrite else operation, target, timeout, staging
     )
 
 

@@ -69,12 +69,12 @@ def wanted(node: exp.Expr) -> Wanted:
 def _refuse_other_order(node: exp.Expr, inner: exp.Distinct, order: list[exp.Ordered]) -> None:
     """Raise SqlError for distinct values in the order of others, of which each may have several."""
     given = [text_of(part) for item in inner.expressions for part in (item, *item.expressions)]
-    for one in order:
-        if text_of(one.this) not in given:
+    for key in order:
+        if text_of(key.this) not in given:
             raise SqlError(
                 f"{written(node)[:60]}: distinct values are ordered by themselves "
                 f"alone: ORDER BY {given[0]}, or leave DISTINCT out",
-                one,
+                key,
             )
 
 
@@ -95,12 +95,12 @@ def join_around(values: Expressions, nodes: Sequence[exp.Expr]) -> None:
     builder, body, terms = values.builder, values.scope.body, list[Term]()
     if body.outer is None:
         return
-    for column in [one for node in nodes for one in node.find_all(exp.Column)]:
+    for column in [column for node in nodes for column in node.find_all(exp.Column)]:
         with suppress(SqlError):
             terms.append(values.value(column).term)
-    wanted = builder.carried(body, terms)
-    if {*wanted} - {*builder.carried(body)}:
-        body.literals.append(builder.domain(body.outer, wanted))
+    carried = builder.carried(body, terms)
+    if {*carried} - {*builder.carried(body)}:
+        body.literals.append(builder.domain(body.outer, carried))
 
 
 class Group:
@@ -119,9 +119,9 @@ class Group:
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of the group."""
         names = [f"g{n}" for n in range(len(self.key))]
-        null = [self.builder.may_be_null(self.rows, one) for one in self.key]
+        null = [self.builder.may_be_null(self.rows, value) for value in self.key]
         return tuple(
-            Column(n, one.type, b) for n, one, b in zip(names, self.key, null, strict=True)
+            Column(n, value.type, b) for n, value, b in zip(names, self.key, null, strict=True)
         )
 
     def table_of(self, type_: SqlType, nullable: bool = False) -> Table:
@@ -157,9 +157,9 @@ class Aggregate:
     def orders(self, upward: bool = True) -> list[Term]:
         """Return variables in whose order ORDER BY has the rows, all of them ascending."""
         terms: list[Term] = []
-        for one in self.call.order:
-            value = self.builder.define(self.body, self.values.value(one.this))
-            terms += ordered_terms(self.builder, self.body, Key(*ordering(value, one)), upward)
+        for item in self.call.order:
+            value = self.builder.define(self.body, self.values.value(item.this))
+            terms += ordered_terms(self.builder, self.body, Key(*ordering(value, item)), upward)
         return terms
 
     def argument(self, type_: SqlType | None = None) -> Typed:
@@ -196,14 +196,14 @@ class Aggregate:
 
     def variables(self, nodes: list[exp.Expr], type_: SqlType | None = None) -> list[Typed]:
         """Return arguments as variables, none of which is null."""
-        found = []
+        values = []
         for node in nodes:
             value = self.values.value(node)
             value = convert(value, type_, node) if type_ is not None else value
-            found.append(self._present(value))
+            values.append(self._present(value))
         if self.call.distinct:
-            return self.distinct(found)
-        return found
+            return self.distinct(values)
+        return values
 
     def tuples(self, nodes: list[exp.Expr]) -> None:
         """Read distinct tuples of arguments, which may be null."""
@@ -242,9 +242,9 @@ class Aggregate:
     def identity(self) -> list[Typed]:
         """Return variables that tell the rows of a group apart, and order them as their keys."""
         rows = [
-            one
-            for one in self.builder.identity(self.body)
-            if one.term not in [k.term for k in self.key]
+            value
+            for value in self.builder.identity(self.body)
+            if value.term not in [k.term for k in self.key]
         ]
         return [part for row in rows for part in parts_of(self.builder, self.body, row)]
 
@@ -263,7 +263,7 @@ class Aggregate:
     def distinct(self, found: list[Typed]) -> list[Typed]:
         """Let the body have distinct values of these and of the group; return them."""
         around = len(self.grouping.around)
-        outputs = [(f"c{n}", one) for n, one in enumerate([*self.key[around:], *found])]
+        outputs = [(f"c{n}", value) for n, value in enumerate([*self.key[around:], *found])]
         self.body, columns = self.builder.as_atom(self.body, outputs, distinct=True)
         self.key = [*self.key[:around], *columns[: len(self.key) - around]]
         return columns[len(self.key) - around :]
@@ -275,10 +275,10 @@ class Aggregate:
         columns = (*groups, Column("x", value.type, False), last)
         counts = Table(table.name, columns, (*range(len(groups) + 1),), function=True)
         weight, around = self.builder.weight(self.body), len(self.grouping.around)
-        own, self.key = self.key, [*self.key, value]
+        key, self.key = self.key, [*self.key, value]
         self.emit(counts, Fold("count", "r") if weight is None else Fold("sum", "r", (weight,)))
         self.body = Body(self.body.outer)
-        *self.key, value, number = self.builder.scan(counts, self.body, own[:around])
+        *self.key, value, number = self.builder.scan(counts, self.body, key[:around])
         return value, number
 
     def number(self, node: exp.Expr) -> Typed:
@@ -311,7 +311,7 @@ class Aggregate:
         """Add the rule of an aggregate."""
         result = self.builder.variable(BIGINT, False).term
         assert isinstance(result, Var)
-        head = Atom(table.name, tuple(one.term for one in self.key), (result,))
+        head = Atom(table.name, tuple(value.term for value in self.key), (result,))
         self.builder.rule(head, self.body, (Fold(fold.op, result.name, fold.args, fold.place),))
 
     def weighed(self, value: Typed) -> Term:
@@ -328,7 +328,7 @@ class Aggregate:
         if not self.body.weights:
             return outputs
         around = len(self.grouping.around)
-        listed = [(f"c{n}", one) for n, one in enumerate([*self.key[around:], *outputs])]
+        listed = [(f"c{n}", value) for n, value in enumerate([*self.key[around:], *outputs])]
         self.body, columns = copies(self.builder, self.body, listed)
         self.key = [*self.key[:around], *columns[: len(self.key) - around]]
         return columns[len(self.key) - around :]
@@ -360,7 +360,7 @@ def together(rules: Sequence[Rule]) -> list[Rule]:
     """
     merged: dict[object, Rule] = {}
     for rule in rules:
-        read = tuple([one for one in rule.body if not isinstance(one, Define)])
+        read = tuple([literal for literal in rule.body if not isinstance(literal, Define)])
         required = rule.required.intersection(variables(*read))
         key = (frozenset(read), required) if rule.folds and _is_connected(rule.body) else id(rule)
         if (before := merged.get(key)) is not None:

@@ -315,19 +315,19 @@ def _quantile(agg: Aggregate) -> Made:
     if value.type == BOOLEAN:
         raise SqlError("a quantile of BOOLEAN is not kept: CAST it to INTEGER", node)
     down = bool(agg.call.order and agg.call.order[0].args.get("desc"))
-    found = [
+    parts = [
         _share(agg, value, float(1 - Decimal(each.this)) if down else float(each.this))
         for each in shares
     ]
     if not isinstance(share, exp.Array):
-        return found[0]
-    type_ = found[0].table.columns[-1].type
+        return parts[0]
+    type_ = parts[0].table.columns[-1].type
 
     def listed(*terms: Term) -> Term:
         parts = [as_json(Typed(term, type_, False), node) for term in terms]
         return reduce(lambda a, b: Call("string:concat", (a, Lit(",", "string"), b)), parts)
 
-    return agg.computed(list_of(type_), found, listed)
+    return agg.computed(list_of(type_), parts, listed)
 
 
 def _share(agg: Aggregate, value: Typed, share: float) -> Made:
@@ -426,8 +426,8 @@ def _line(agg: Aggregate, y: Typed, x: Typed) -> Made:
 
     def term(mean_y: Term, mean_x: Term, covariance: Term, variance: Term) -> Term:
         slope = Call("float:ratio", (covariance, variance))
-        found = Call("-", (mean_y, Call("*", (slope, mean_x))))
-        return Call("if", (Call("=", (variance, zero)), null, found))
+        intercept = Call("-", (mean_y, Call("*", (slope, mean_x))))
+        return Call("if", (Call("=", (variance, zero)), null, intercept))
 
     return agg.computed(DOUBLE, parts, term, nullable=True)
 

@@ -92,8 +92,8 @@ def end(agg: Aggregate) -> Made:
         return made[0]
 
     def together(*terms: Term) -> Term:
-        found = [Typed(term, part.type, False) for term, part in zip(terms, parts, strict=True)]
-        return put_together(agg.builder, Body(), found, value.type, define=False).term
+        typed = [Typed(term, part.type, False) for term, part in zip(terms, parts, strict=True)]
+        return put_together(agg.builder, Body(), typed, value.type, define=False).term
 
     return agg.computed(value.type, made, together, nullable=len(made) > 1)
 
