@@ -23,7 +23,7 @@ from threading import Lock
 from traceback import clear_frames
 from typing import Generic, NamedTuple, TypeVar
 
-from ivm.errors import LimitError, OptionError, RoomError
+from ivm.errors import LimitError, OptionError, RoomError, Where
 from pagestore.errors import OutOfMemoryError
 from pagestore.host import Stoppable, refuse_stopped
 from pagestore.host import Stopped as Ended
@@ -32,6 +32,7 @@ T = TypeVar("T")
 # which view is filled, at INFO; how many rows were found for it, at DEBUG
 FILLING = logging.getLogger("ivm.filling")
 FILLED = "filled"  # its last message
+EVALUATING = "evaluating the rule"  # the step that most refusals name
 SLICE_BYTES = 1 << 24  # of texts that are worked on at once
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
 SURE = 0.05  # of a limit; what took less does not say yet whether all will exceed it
@@ -339,16 +340,21 @@ def _within(seconds: float) -> Iterator[None]:
 
 class within_memory(ContextDecorator):
     """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`,
-    or those found.
+    or those found.  If the place `where` a rule stands is given, each RoomError begins with it.
     """
 
-    def __init__(self, step: str, rows: int | Callable[[], int] | None = None) -> None:
-        self._step, self._rows = step, rows
+    def __init__(
+        self, step: str, rows: int | Callable[[], int] | None = None, where: Where | None = None
+    ) -> None:
+        self._step, self._rows, self._where = step, rows, where
 
     def __enter__(self) -> None:
         """Begin the block; nothing is kept, so that blocks may nest."""
 
     def __exit__(self, kind: type | None, error: BaseException | None, *_: object) -> None:
+        place = "" if self._where is None or error is None else f"{self._where}: "
+        if place and isinstance(error, RoomError):
+            raise RoomError(f"{place}{error}") from None
         if error is None or not _is_refusal(error):
             return
         rows = self._rows() if callable(self._rows) else self._rows
@@ -358,7 +364,7 @@ class within_memory(ContextDecorator):
         clear_frames(error.__traceback__)
         gc.collect()
         raise RoomError(
-            f"{self._step}: the system refused memory{mapping}; {progress}; {REMEDY}"
+            f"{place}{self._step}: the system refused memory{mapping}; {progress}; {REMEDY}"
         ) from None
 
 

@@ -24,7 +24,7 @@ from ivm.rules.installed import Installed, Limits, Options
 from ivm.rules.relations import Relations
 from ivm.rules.stored import create_relation, drop_stray_trees, plant
 from ivm.terms.encoder import NONE_GIVEN, Encoder
-from ivm.ways.way import Context, naming_the_rule
+from ivm.ways.way import Context
 from pagestore.host import WORD_MAX, EphemeralTransaction, Relation, of_texts
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def evaluated(
     Fill(context, Replan(context)).rules([rule for rule in installed.rules if rule in block.rules])
     seconds = time.perf_counter() - started
     tree = sketch.tree(question.answer)
-    with naming_the_rule(block.rules[-1].definition), within_memory("making a table", tree.count):
+    with within_memory("making a table", tree.count, block.rules[-1].definition.where):
         memory = MemoryUse(step="making a table").begin()
         memory.add(tree.count, 8 * tree.spec.columns * tree.count)
         table = _table(sketch[question.answer], memory)

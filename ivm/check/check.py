@@ -24,6 +24,7 @@ from ivm.check.soundness import Soundness
 from ivm.engine.fill import Fill, not_a_view, shown_names
 from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.join.evaluate import evaluate as evaluate_plan
+from ivm.memory import EVALUATING, within_memory
 from ivm.plan.plan import tree_name
 from ivm.rules.constraints import refuse_violations
 from ivm.rules.installed import Installed, index_columns
@@ -38,7 +39,7 @@ from ivm.ways.recursion.facts import limits_of
 from ivm.ways.recursion.semilattice import fixpoint_of
 from ivm.ways.recursion.stratum import refill, unordered
 from ivm.ways.tries import fold_bindings
-from ivm.ways.way import Context, naming_the_rule
+from ivm.ways.way import Context
 from pagestore.host import (
     ERASE,
     INSERT,
@@ -143,7 +144,7 @@ def recompute(
     for definition, plan in plans:
         trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
         head = installed.heads[plan]
-        with naming_the_rule(definition):
+        with within_memory(EVALUATING, where=definition.where):
             evaluation = evaluate_plan(
                 source.pages, plan.shape, trees, threads=threads, listed=head.listed
             )

@@ -22,7 +22,7 @@ from ivm.engine.replan import Replan
 from ivm.engine.schedule import Schedule, schedule_of
 from ivm.engine.sweep import sweep
 from ivm.errors import RecomputeError
-from ivm.memory import Budget, Stopped, within_memory
+from ivm.memory import EVALUATING, Budget, Stopped, within_memory
 from ivm.plan import costs
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.rules.account import Account
@@ -47,7 +47,7 @@ from ivm.ways.storing import (
     note_difference,
     store,
 )
-from ivm.ways.way import Context, naming_the_rule
+from ivm.ways.way import Context
 from pagestore.errors import EditError
 from pagestore.host import ALONE, Edits, Transaction, Tree, one_batch, refuse_stopped
 
@@ -305,7 +305,7 @@ class Engine:
         """
         started = time.perf_counter()
         try:
-            with naming_the_rule(step.rule.definition):
+            with within_memory(EVALUATING, where=step.rule.definition.where):
                 for name, edit in self._maintain_plan(*step):
                     if len(edit[0]):
                         waiting.setdefault(name, []).append(edit)
@@ -377,7 +377,7 @@ class Engine:
         started = time.perf_counter()
         trees = recursion.follow(self.context, stratum)
         if trees:
-            with naming_the_rule(stratum.rules[0].definition):
+            with within_memory(EVALUATING, where=stratum.rules[0].definition.where):
                 self._refill(stratum, trees)
         for name in stratum.recursive:
             self.accounts[name].maintain_seconds += time.perf_counter() - started

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ivm.engine.replan import Replan
 from ivm.errors import UnknownViewError
-from ivm.memory import FILLED, FILLING, Budget, Stopped, within_memory
+from ivm.memory import EVALUATING, FILLED, FILLING, Budget, Stopped, within_memory
 from ivm.names import is_helper
 from ivm.plan.plan import Columns, Constants, Ranges, Scan, Texts, Way
 from ivm.rules.rule import InstalledRule, InstalledStratum
@@ -22,7 +22,7 @@ from ivm.ways import by_columns, constants, ranges, rope, scan, tries
 from ivm.ways.pending import KEPT, PendingRows
 from ivm.ways.recursion import stratum as recursion
 from ivm.ways.storing import build_view
-from ivm.ways.way import Context, WithoutPlans, naming_the_rule
+from ivm.ways.way import Context, WithoutPlans
 from pagestore.host import Edits, Tree
 
 WITHOUT_PLANS: Mapping[type[Way], WithoutPlans] = {
@@ -118,7 +118,7 @@ class Fill:
         waiting.rules = rules
         if not rule.plans:
             (name,) = rule.writes
-            with naming_the_rule(rule.definition):
+            with within_memory(EVALUATING, where=rule.definition.where):
                 waiting.add(name, WITHOUT_PLANS[rule.way].fill(self.context, rule))
         for plan in rule.plans:
             if isinstance(plan.way, Scan):
@@ -126,7 +126,7 @@ class Fill:
                 continue
             # a rule may have only some plans
             number = self.context.installed.numbered[rule.number].plans.index(plan)
-            with naming_the_rule(rule.definition):
+            with within_memory(EVALUATING, where=rule.definition.where):
                 self._add_bindings(rule.number, number, waiting)
 
     def _add_bindings(self, rule: int, number: int, waiting: PendingRows) -> None:
@@ -156,7 +156,7 @@ class Fill:
     def _fill_view(self, name: str, waiting: PendingRows) -> None:
         rule = next(rule.definition for rule in self.context.installed.rules if name in rule.writes)
         rows = sum(len(actions) for actions, _ in waiting[name])
-        with naming_the_rule(rule), within_memory("storing rows", rows):
+        with within_memory("storing rows", rows, rule.where):
             build_view(self.context, name, waiting)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from ivm.join.groups import Known, Lookup, summed
 from ivm.lang.ir import Type, Var, variables
+from ivm.memory import EVALUATING, within_memory
 from ivm.plan.key_ranges import Range, key_ranges
 from ivm.plan.plan import Plan, Scan
 from ivm.rules.installed import Installed
@@ -32,7 +33,7 @@ from ivm.views.heads import Columns
 from ivm.views.layouts import MORE
 from ivm.ways.kept_extremes import Ends, before_marks, renewed, run_out
 from ivm.ways.pending import PendingRows, adds_up, head_spec
-from ivm.ways.way import Context, naming_the_rule
+from ivm.ways.way import Context
 from pagestore.host import ADD, Edits, Pages, Tree, distinct, read_batches
 
 Batches = dict[int, Batch]
@@ -178,7 +179,7 @@ def fill(context: Context, rule: InstalledRule, number: int, waiting: PendingRow
     passed, read = [0] * len(plans), [0] * len(plans)
     views = {view for owner in plans.values() for view in owner.writes} & installed.scanned_ends
     ends = {view: Ends() for view in views}
-    with naming_the_rule(rule.definition):
+    with within_memory(EVALUATING, where=rule.definition.where):
         for count, known, made in _blocks_for(context, plans):
             for place, (rows, edits) in made.items():
                 read[place] += count

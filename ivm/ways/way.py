@@ -11,14 +11,12 @@ of all plans do.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ivm.errors import RoomError
-from ivm.lang.ir import Predicate, Rule
-from ivm.memory import exceeds_memory, memory_allowed, within_memory
+from ivm.lang.ir import Predicate
+from ivm.memory import exceeds_memory, memory_allowed
 from ivm.plan.plan import Index, tree_name
 from ivm.rules.account import Account
 from ivm.rules.installed import Installed, index_columns
@@ -140,13 +138,3 @@ class Context:
         self.took[rule.number] += operations
         for view in rule.writes:
             self.accounts[view].operations += operations
-
-
-@contextmanager
-def naming_the_rule(rule: Rule) -> Iterator[None]:
-    """Prefix a RoomError, also for refused memory, with the place of the rule evaluated."""
-    try:
-        with within_memory("evaluating the rule"):
-            yield
-    except RoomError as error:
-        raise RoomError(f"{rule.where}: {error}") from None

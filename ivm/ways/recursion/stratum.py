@@ -8,6 +8,7 @@ round by round     rules that compute values
 
 from collections.abc import Mapping
 
+from ivm.memory import EVALUATING, within_memory
 from ivm.plan import costs
 from ivm.plan.plan import Index
 from ivm.rules.rule import InstalledStratum
@@ -17,7 +18,7 @@ from ivm.ways.recursion.fixpoint import Fixpoint
 from ivm.ways.recursion.semilattice import fixpoint_of
 from ivm.ways.storing import apply, check_stored_function, note_difference, store
 from ivm.ways.tries import bindings_of
-from ivm.ways.way import Context, naming_the_rule
+from ivm.ways.way import Context
 from pagestore.host import Tree
 
 Trees = Mapping[str, Mapping[Index, Tree]]  # of the indices of views
@@ -29,7 +30,7 @@ def fill(context: Context, stratum: InstalledStratum) -> None:
         context.build_indices(rule.indices)
     fixpoint = fixpoint_over(context, stratum)
     base = []
-    with naming_the_rule(stratum.rules[0].definition):
+    with within_memory(EVALUATING, where=stratum.rules[0].definition.where):
         for plan in fixpoint.base:
             trees = {trie.index: context.tree(trie.index) for trie in plan.tries}
             evaluation = bindings_of(context, plan, trees)
@@ -69,7 +70,7 @@ def follow(context: Context, stratum: InstalledStratum) -> Trees | None:
     anew = costs.refills_at_once(sizes) or any(
         unordered(name) in context.built for name in stratum.recursive
     )
-    with naming_the_rule(stratum.rules[0].definition):
+    with within_memory(EVALUATING, where=stratum.rules[0].definition.where):
         if known.plain and not anew:
             return _follow_by_kernel(context, stratum, known)
         trees = {name: context.trees_of(name) for name in stratum.recursive}

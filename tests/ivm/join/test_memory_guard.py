@@ -308,7 +308,7 @@ def test_memory_that_is_refused_anywhere(ws, monkeypatch):
             with pytest.raises(RoomError, match=rf"the system refused {why}"):
                 ws.exec("+a(5000).")
         with monkeypatch.context() as patched:
-            patched.setattr(question, "naming_the_rule", refused)
+            patched.setattr(question, "within_memory", refused)
             with pytest.raises(RoomError, match=rf"the system refused {why}"):
                 ws.query("q(x) <- a(x).")
         assert refused.call_count == 3
