@@ -105,7 +105,7 @@ class Catalog:
         """Return the columns of a stored table or kept view in the order of SQL."""
         if name in self.kept:
             return self._kept_columns(name)
-        schema = self.source[name].info.schema
+        schema = self._info(name).schema
         given = {c["name"]: c for c in self.tables.get(name, {}).get("columns", ())}
         columns_known = []
         for column in schema.columns:
@@ -136,14 +136,17 @@ class Catalog:
             leading = self.kept.get(kept, {}).get("leading") or len(columns)
             key = (*range(len(columns) if weighs else leading),)
             return Table(kept, columns, key, weighs=weighs)
-        schema = self.source[kept].info.schema
+        schema = self._info(kept).schema
         names = [c.name for c in columns]
         key = tuple(names.index(k) for k in schema.key)
         return Table(kept, columns, key, function=len(key) < len(columns))
 
+    def _info(self, name: str) -> Any:
+        return catalog_of(self.source).relations[name]
+
     def weighs(self, name: str) -> bool:
         """Return whether the rows of a table or a kept view have multiplicities."""
-        return name in self.source and bool(self.source[name].info.bag)
+        return name in self.source and bool(self._info(name).bag)
 
     def constraints(self, name: str) -> list[exp.Expr]:
         """Return the constraints of a table beside its key."""

@@ -12,7 +12,7 @@ this follows from, is up to date there: tables, their indices and views.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
@@ -90,20 +90,25 @@ class Reader:
 
     @contextmanager
     def catalog(self) -> Iterator[Catalog]:
-        """Give the tables and views that statements can name."""
-        reads = self._snapshot() if self.edited is None else nullcontext(self.edited._txn)
-        with reads as source:  # a snapshot is closed, since what compiles refers to it in circles
-            yield Catalog(source)
+        """Give the tables and views that statements can name; until the block ends, `state` is of
+        the same version, whatever is committed meanwhile.
+        """
+        if self.edited is not None:
+            yield Catalog(self.edited._txn)
+            return
+        before, store = self.version, self.host.store
+        # it is closed, since what compiles refers to it in circles
+        with store.snapshot() if before is None else store.at(before) as snapshot:
+            self.version = snapshot.version
+            try:
+                yield Catalog(snapshot)
+            finally:
+                self.version = before
 
     def bring_up_to_date(self, names: Iterable[str]) -> None:
         """Apply the edits so far within `state`, and let relations follow them."""
         if self.edited is not None:
             self.edited._apply_for(names)
-
-    def _snapshot(self) -> Any:
-        return (
-            self.host.store.snapshot() if self.version is None else self.host.store.at(self.version)
-        )
 
     def ask(self, program: Program, given: Mapping[int, Const] = NONE_GIVEN) -> Answer:
         """Evaluate rules once."""

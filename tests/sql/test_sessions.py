@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 import ivm
+from ivm.answer import Answer
+from ivm.lang.program import Program
 from ivm.sql.errors import SqlError
+from ivm.sql.session import Reader
 from pagestore.errors import TransactionError
 from tests.support.waiting import joined
 
@@ -151,3 +154,50 @@ def test_a_statement_that_fails_leaves_its_transaction_as_it_was(ws: ivm.Workspa
     assert list(ws.sql("SELECT * FROM a ORDER BY k") or ()) == [(1, 0), (3, 3)]
     ws.sql("COMMIT")
     assert list(ws["a"]) == [(1, 0), (3, 3)]
+
+
+MANY = ", ".join(f"a + {n} AS c{n}" for n in range(70))  # columns that no one relation has
+
+
+@pytest.mark.parametrize("at", [False, True])
+@pytest.mark.parametrize("asked", [1, 2])
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "question"),
+    [
+        ("(a INT, b INT)", "DROP TABLE r; CREATE TABLE r (b INT, a INT)", "SELECT a FROM r"),
+        ("(a INT, b INT)", "DROP TABLE r", "SELECT a FROM r"),
+        ("(a INT, b INT)", "INSERT INTO r VALUES (3, 4)", "SELECT a FROM r, (SELECT 1)"),
+        ("(k INT PRIMARY KEY, a INT)", "UPDATE r SET a = 5", f"SELECT k, {MANY} FROM r"),
+        ("(k INT PRIMARY KEY, a INT)", "DELETE FROM r", f"SELECT k, {MANY} FROM r"),
+        (
+            "(k INT, a INT)",
+            "DELETE FROM r; INSERT INTO r VALUES (8, 9)",
+            f"SELECT k, {MANY} FROM r",
+        ),
+    ],
+)
+def test_a_question_reads_one_version_whatever_is_committed_meanwhile(
+    ws: ivm.Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    meanwhile: str,
+    question: str,
+    asked: int,
+    at: bool,
+) -> None:
+    """A commit comes before a question's first part is evaluated, or its second."""
+    ws.sql(f"CREATE TABLE r {before}; INSERT INTO r VALUES (1, 2)")
+    expected, ask, meant = list(ws.sql(question) or ()), Reader.ask, []
+
+    def after_a_commit(reader: Reader, program: Program, *given: Any) -> Answer:
+        meant.append(program)
+        if len(meant) == asked:
+            with monkeypatch.context() as plain:
+                plain.setattr(Reader, "ask", ask)
+                ws.sql(meanwhile)
+        return ask(reader, program, *given)
+
+    monkeypatch.setattr(Reader, "ask", after_a_commit)
+    state = ws.at(ws.store.version) if at else ws
+    assert list(state.sql(question) or ()) == expected != []
+    assert len(meant) == (2 if MANY in question else 1)
