@@ -27,8 +27,6 @@ FEW = 1 << 16  # rows that are added up at once
 ADDRESSED_MAX = 1 << 22  # codes that are addressed because many keys are sought: 32 MiB
 FAR = 2**62  # sums below it fit 64 bits
 ADD_BY_CODE = TypedKernel(add_by_code)
-
-
 Columns: TypeAlias = np.ndarray | Sequence[np.ndarray]
 
 
@@ -256,12 +254,7 @@ class Lookup:
         self._box = Box.around([keys]) if n else Box([0] * len(keys), [0] * len(keys))
         if self._box.size >= FAR:  # ranks of values are nearer to each other than values
             self._ranked = [np.unique(column) for column in keys]
-            keys = np.stack(
-                [
-                    np.searchsorted(known, column)
-                    for known, column in zip(self._ranked, keys, strict=True)
-                ]
-            )
+            keys = np.stack(self._ranks(keys))
             self._box = Box([0] * len(keys), [len(known) for known in self._ranked])
         codes = self._box.codes(keys)
         self.order = np.arange(n) if (codes[1:] >= codes[:-1]).all() else sort_order(codes[None])
@@ -309,10 +302,7 @@ class Lookup:
             return place.take(codes.view(np.int64))
         columns, inside = keys, self._box.holds(keys)
         if self._ranked:
-            columns = [
-                np.searchsorted(known, column)
-                for known, column in zip(self._ranked, keys, strict=True)
-            ]
+            columns = self._ranks(keys)
             inside = np.ones(len(keys[0]), bool)
             for known, column, rank in zip(self._ranked, keys, columns, strict=True):
                 inside &= known[np.minimum(rank, len(known) - 1)] == column
@@ -324,6 +314,10 @@ class Lookup:
         there = numbers < len(self._codes)
         there[there] = self._codes[numbers[there]] == codes[there]
         return np.where(there, numbers, -1)
+
+    def _ranks(self, keys: Columns) -> list[np.ndarray]:
+        """Return the ranks of keys among the values of each column."""
+        return [np.searchsorted(*pair) for pair in zip(self._ranked, keys, strict=True)]
 
     def _places_for(self, more: int) -> np.ndarray | None:
         """Return the number of each code, if they are few or as many keys are sought; `more`
