@@ -212,7 +212,7 @@ class Tables:
         self.width = 1  # how many columns a binding has at most
 
     def add(self, step: Step) -> None:
-        """Add a step."""
+        """Add the rows of all tables that describe a step of the schedule."""
         if isinstance(step, Flush):
             self._add_flush(step.name)
         elif isinstance(step, FollowStratum):
@@ -223,7 +223,7 @@ class Tables:
             self._add_plan(step)
 
     def laid(self) -> "Laid":
-        """Return all tables."""
+        """Return all tables as the kernel takes them: an array each, with what fills in texts."""
         reach = Reach(self._conditions)
         words = {name: np.array(self._tables[name], np.int64) for name in ("indices", "copies")}
         tables: dict[str, Any] = {name: _table(rows) for name, rows in self._tables.items()} | words

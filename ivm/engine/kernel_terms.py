@@ -35,7 +35,7 @@ class Terms:
     """
 
     def __init__(self, plan: Plan, head: Head, types: Mapping[str, Type], tests: Tested) -> None:
-        """Raises UnfitError."""
+        """Lay out the terms of a plan and of its head.  Raises UnfitError for one that is not computed."""
         self._types, self._nulls = types, plan.null_words
         self.columns = places_of(plan)
         # the columns of a binding that are read

@@ -259,7 +259,7 @@ def together(blocks: Iterable[np.ndarray], least: int = 1 << 16) -> Iterator[np.
 
 
 class Join(Run):
-    """One evaluation over pages."""
+    """One evaluation of a plan by the Leapfrog Triejoin, over the pages of its trees."""
 
     def __init__(
         self,

@@ -107,7 +107,7 @@ class Sensors:
 
     @cached_property
     def widths(self) -> list[int]:
-        """Columns of each index."""
+        """How many columns each sensitivity index has."""
         widths: list[int] = (self.sources != -3).sum(axis=1).tolist()
         return widths
 

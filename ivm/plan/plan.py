@@ -328,7 +328,7 @@ class Plan:
 
 
 def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:
-    """Lay sensors out as arrays."""
+    """Return sensors as arrays: the join looks up by atom and depth which index it writes to."""
     sensor = np.full(plan.shape.argument_level.shape, -1, np.int64)
     width = max((len(s.columns) for s in sensors), default=1)
     sources = np.full((len(sensors), width), -3, np.int64)

@@ -175,7 +175,7 @@ def _reading() -> Iterator[None]:
 
 
 def _with(installed: Installed, block: dict[str, Any], store: Relations) -> Installed:
-    """Return rules with a saved block."""
+    """Return rules with one block more, which is compiled from what the store keeps of it."""
     orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
     rewrites = Rewrites(*(block.get(name, False) for name in Rewrites._fields))
     limits = tuple(block.get("limits", (None, None)))

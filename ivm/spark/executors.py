@@ -44,7 +44,7 @@ SQL_SCHEMA = "cell int, channel int, payload binary"
 
 
 class Executor(Protocol):
-    """Runs stages over all cells."""
+    """Runs the stages of a batch over all cells, here or in tasks of Spark."""
 
     def run(
         self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
@@ -74,7 +74,7 @@ def through(
     files: Sequence[str] | None,
     cells: int | None = None,
 ) -> Rounds:
-    """Run the rounds of a batch."""
+    """Run the rounds of a batch by an executor, and gather what the cells report."""
     left = run.run(batch, rounds, files, cells or batch.layout.cells)
     failure = next(filter(None, map(failure_of, left)), None)
     told = {} if failure else {message.cell: json.loads(message.payload) for message in left}

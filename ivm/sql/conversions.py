@@ -43,7 +43,7 @@ SESSION_ZONE: ContextVar[str | None] = ContextVar("session_zone", default=None)
 
 
 def call(name: str, *args: Term) -> Call:
-    """Return a call."""
+    """Return the call of a function of rules, by its name there."""
     return Call(name, args)
 
 

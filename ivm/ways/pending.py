@@ -65,7 +65,7 @@ class Source(Protocol):
 
     @property
     def pages(self) -> Pages:
-        """The pages of the store's file."""
+        """The page map of the store's file."""
 
     def tree(self, name: str) -> Tree:
         """Return the tree of a relation, view or index."""

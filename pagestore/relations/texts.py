@@ -313,7 +313,7 @@ class TextRange:
 
 
 def end_words(prefix: Words) -> Words:
-    """As `end_of`, for words only."""
+    """Return the words that follow all keys which begin with a prefix of words; see `end_of`."""
     return tuple(value for value in end_of(prefix) if isinstance(value, int))
 
 

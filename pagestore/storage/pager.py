@@ -376,7 +376,7 @@ class Pager:
         return self.fill_run(run, out.words, FREE), used
 
     def retire_run(self, run: Run) -> None:
-        """Retire the pages of a record."""
+        """Note that the pages of a record are free once no version that has them is retained."""
         self.retire_pages(np.array(run.ids(self.pages.page_words), np.int64))
 
     def mark(self) -> Mark:
@@ -401,7 +401,7 @@ class Pager:
         del self.retired[mark.retired :]
 
     def unmark(self) -> None:
-        """Forget the last mark."""
+        """Let pages be reused again that only a rewind to the last mark would have needed."""
         self._marks -= 1
 
     def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:

@@ -53,7 +53,7 @@ class Spec(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Return the words of a record."""
+        """Return how many words a record has: those of its key, then those of its values."""
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:

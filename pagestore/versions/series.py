@@ -224,7 +224,7 @@ class Series:
         self._make_room()
 
     def _look_at(self, pages: Pages) -> None:
-        """Use a map of the file."""
+        """Read pages and meta slots from a map of the file from now on."""
         self._pages, self._accounts = pages, None
         self._slots = memoryview(pages.words[: 1 + OTHER_SEQUENCE])  # type: ignore[arg-type]
 

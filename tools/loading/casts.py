@@ -200,7 +200,7 @@ class Problems:
         self.found.setdefault(fact, Problem(fact, remedy))
 
     def adopt(self, error: DatasetError) -> None:
-        """Add the problems of an error."""
+        """Add the problems that an error of another reader lists, of which no rows are known."""
         for text in error.problems:
             self.add(text, "")
 

@@ -96,7 +96,7 @@ class Check(Protocol):
     """Add the bad elements of lists, whose first row in the file is given, to the problems."""
 
     def __call__(self, lists: pa.Array, where: str, first_row: int, problems: Problems) -> None:
-        """Check a column of lists."""
+        """Add what is bad in the lists of a column, which is named `where`, to the problems."""
 
 
 @dataclass

@@ -29,7 +29,7 @@ from ivm.plan.key_ranges import SHARE, text_ranges
 
 
 class Store(Protocol):
-    """What is stored, for queries."""
+    """What these passes ask the store for when they rewrite a query."""
 
     def rows(self, name: str) -> int:
         """Return how many rows a predicate has."""

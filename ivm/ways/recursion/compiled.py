@@ -112,7 +112,7 @@ class Strata:
         self._trees: list[int] = []
 
     def add(self, stratum: InstalledStratum) -> int:
-        """Add a stratum; return its number."""
+        """Lay out the views and plans of a stratum; return its number among all that are laid out."""
         names, recursive = sorted(stratum.recursive), stratum.recursive
         first, before = len(self.plans), len(self.views)
         self.views |= {name: before + v for v, name in enumerate(names)}
@@ -147,7 +147,7 @@ class Strata:
         )
 
     def room(self, facts: int) -> kernel.FactsRoom:
-        """Return room for some facts."""
+        """Return arrays in which the kernel works, with room for so many facts of any stratum."""
         words, arrays = partial(np.empty, dtype=np.int64), self.arrays
         spans = _longest(arrays.plans, kernel.SOURCES)
         longest = _longest(arrays.plans, kernel.ATOMS)

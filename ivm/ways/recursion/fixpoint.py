@@ -585,7 +585,7 @@ def halves(keys: Keys) -> Iterator[Keys]:
 
 
 def _joined(some: Keys, others: Keys) -> Keys:
-    """Return the keys of both."""
+    """Return the distinct keys that some or others have, by view."""
     both = {
         name: [keys[name] for keys in (some, others) if name in keys] for name in (*some, *others)
     }

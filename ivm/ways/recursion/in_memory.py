@@ -226,7 +226,7 @@ PIECES = 8  # of a range that does not fit into memory: only its own facts are d
 
 
 class FlatRounds:
-    """One evaluation of a stratum."""
+    """One evaluation of a recursive stratum in memory, round by round, over flat tries."""
 
     def __init__(
         self, bodies: FlatBodies, limits: Limits, threads: int, wait: Callable[[], PendingRows]
@@ -242,7 +242,7 @@ class FlatRounds:
         self._restart()
 
     def _restart(self) -> None:
-        """Forget what was derived."""
+        """Begin the evaluation anew: forget all facts that were derived so far, and their ranks."""
         # words int64[C, n] by view: keys, a value if aggregated, the rank
         self.found = self._wait()
         for p, name in enumerate(self._bodies.names):

@@ -36,7 +36,7 @@ class Made(NamedTuple):
 
     @property
     def empty(self) -> Typed:
-        """The default, as a value."""
+        """The value of a group that has no row in the table, with its type."""
         return Typed(self.default, self.table.columns[-1].type, self.default.value is None)
 
 
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(node: exp.Expr) -> Wanted:
-    """Take an aggregate apart."""
+    """Return an aggregate without FILTER, ORDER BY and DISTINCT, and what each of these says."""
     condition, order = None, list[exp.Ordered]()
     if isinstance(node, exp.Filter):
         condition, node = node.expression.this, node.this
