@@ -305,20 +305,22 @@ def normalise(program: Program, known: Program) -> Program:
     orders, equivalences = list[Subsumption](), list[Application]()
     answer = None
     for statement in program.statements:
-        if isinstance(statement, Subsumption):
-            orders.append(statement)
-            answer = statement.lesser.name
-        elif isinstance(statement, Clause) and split(statement.heads[0])[0].name == EQUIVALENCE:
-            equivalences.append(_declared(statement))
-            answer = equivalences[-1].name
-        elif isinstance(statement, Clause) and split(statement.heads[0])[0].name != BAG:
-            clauses.append(statement)
-            answer = split(statement.heads[0])[0].name
-        elif isinstance(statement, Constraint):
-            demands.append(statement)
-            answer = name_of(statement)
-        else:
-            left.append(statement)
+        match statement:
+            case Subsumption():
+                orders.append(statement)
+                answer = statement.lesser.name
+            case Constraint():
+                demands.append(statement)
+                answer = name_of(statement)
+            case Clause() if (name := split(statement.heads[0])[0].name) != BAG:
+                if name == EQUIVALENCE:
+                    equivalences.append(_declared(statement))
+                    name = equivalences[-1].name
+                else:
+                    clauses.append(statement)
+                answer = name
+            case _:
+                left.append(statement)
     heads = [split(head)[0].name for clause in clauses for head in clause.heads]
     names = {*program.over(known), *heads}
     constraints = (clause for demand in demands for clause in clauses_of(demand, names))
