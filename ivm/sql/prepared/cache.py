@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ivm.sql.types import SqlType
 
 TEXTS_MOST = 1024
+WITH_MOMENTS = "duckdb", "postgres"  # dialects whose DATE '…' is what a date of Python is
 QUESTIONS_MOST = 128  # that are kept compiled, which takes some 50 kB each
 Kinds = tuple[type, ...]
 NO_TYPES: Mapping[int, SqlType] = MappingProxyType({})
@@ -44,6 +45,7 @@ class Statement:
         self.text, self.edits = shape.text, shape.edits
         self._asked = 0
         self.seconds = 0.0  # that its answer took when it was compiled last
+        self.slow = 0  # answers in a row that took far longer
         # the values by which it is not compiled anew, by the types of all; none if it always is
         self.free: dict[Kinds, frozenset[int]] = {}
         self._plans: dict[Kinds, tuple[Any, Any]] = {}
@@ -128,7 +130,7 @@ class Asked:
     def _read(self, text: str, dialect: str) -> tuple[Shape, Statement] | None:
         if not isinstance(text, str) or not isinstance(dialect, str):
             return None
-        shape = shape_of(text)
+        shape = shape_of(text, dialect in WITH_MOMENTS)
         entry = None
         with self._lock:
             if shape is not None:

@@ -43,6 +43,7 @@ AROUND = exp.Subquery, exp.Exists, exp.From, exp.CTE, exp.With, exp.SetOperation
 PARTS = "where", "having", "joins", "qualify", "from_", "with_"  # of a SELECT that may have them
 ITSELF = Var("x")
 NONE_FREE = frozenset[int]()
+SLOW_MOST = 3  # answers in a row that take long until a question is compiled for its values
 SHORT = 0.02  # seconds that an answer may take, though it took less when it was compiled
 
 
@@ -70,7 +71,9 @@ def ask_given(
                 return None
             started = time.perf_counter()
             answer = kept.answer(reader, given)
-            if time.perf_counter() - started > 2 * statement.seconds + SHORT:
+            is_slow = time.perf_counter() - started > 2 * statement.seconds + SHORT
+            statement.slow = statement.slow + 1 if is_slow else 0
+            if statement.slow == SLOW_MOST:
                 statement.free[own] = NONE_FREE
             if answer is not None:
                 return answer
@@ -144,6 +147,8 @@ def _with_places(node: exp.Expr, values: Sequence[Any]) -> dict[int, Place]:
 def _is_compared(place: exp.Expr) -> bool:
     """Return whether a place is a side of a comparison in a condition, by which nothing is named."""
     test, other = compared_with(place)
+    if isinstance(place.parent, exp.In) and place.arg_key == "expressions":
+        test, other = place.parent, place.parent.this
     if test is None or other is None or other.find(exp.Placeholder):
         return False
     if not other.find(exp.Column, exp.AggFunc):

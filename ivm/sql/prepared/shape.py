@@ -88,8 +88,10 @@ def _by_name(parameters: Any) -> dict[int | str, Any] | None:
     return parameters if type(parameters) is dict else None
 
 
-def shape_of(text: str) -> Shape | None:
-    """Return the shape of a text; None for one that is not looked at."""
+def shape_of(text: str, with_moments: bool = True) -> Shape | None:
+    """Return the shape of a text, perhaps without its dates and timestamps; None for one that is not
+    looked at.
+    """
     statement = STATEMENT.match(text)
     if len(text) > LENGTH_MOST or not statement or any(o in text for o in UNREAD):
         return None
@@ -105,7 +107,8 @@ def shape_of(text: str) -> Shape | None:
         elif kind == "numbered":
             value = Given(parameter=int(token[kind]) - 1)
         elif kind in LITERALS and last.lower() in BEFORE_VALUES[edits]:
-            literal = LITERALS[kind](word)
+            is_moment = kind in ("day", "moment")
+            literal = LITERALS[kind](word) if with_moments or not is_moment else None
             value = None if literal is None else Given(literal)
         if value is not None:
             word = f":{NAME}{len(given)}"

@@ -236,8 +236,7 @@ class Expressions:
         """Return what a comparison compares; a value that is given has the type of the other."""
         sides = node.this, node.expression
         for side, other in (sides, sides[::-1]):
-            place: Place | None = side.meta.get(GIVEN)
-            if place is not None and place.typed is None:
+            if (place := _untyped(side)) is not None:
                 place.compare_with(self.value(other))
         return self.value(sides[0]), self.value(sides[1])
 
@@ -377,6 +376,8 @@ class Expressions:
         """`x IN (a, b)`: one of several equations, or a row of a table of many constants."""
         left, tests = self.value(node.this), list[list[Literal]]()
         pairs = dict[Typed, list[Typed]]()  # values by what they are compared with
+        for place in filter(None, map(_untyped, node.expressions)):
+            place.compare_with(left)
         for right in [*map(self.value, node.expressions)]:
             value, right = alike(node, left, right)
             if right.type != NULL and not is_null_constant(right):
@@ -434,6 +435,12 @@ class Expressions:
         if isinstance(value.term, Lit):
             return [] if value.term.value is wanted else [*NEVER]
         return [Test(value.term if wanted else negated(value.term))]
+
+
+def _untyped(node: exp.Expr) -> Place | None:
+    """Return the place of a value that is given, if its type is not known yet."""
+    place: Place | None = node.meta.get(GIVEN)
+    return place if place is not None and place.typed is None else None
 
 
 def _typed(place: Place, node: exp.Expr) -> Typed:
