@@ -22,9 +22,11 @@ from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
 from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step
 from ivm.terms.encoder import Encode
+from ivm.views.exact_sum import OF_PARTS, sum_room, unit
 from ivm.views.heads import PLACE, Queued
+from ivm.views.kernels import exact_sums
 from ivm.views.layouts import ALONE, FALLING, INVERTED, MORE, PARTS, PLAIN, SUM, SUPPORT, Fold
-from ivm.ways.kernels import exact_sums, ranges, states
+from ivm.ways.kernels import ranges, states
 from ivm.ways.kernels.probe import PINNED
 from ivm.ways.match import is_alone, is_matched, matching_of
 from ivm.ways.probe import probed, probes_of
@@ -60,10 +62,6 @@ HOW = {
 RANK_CODES = {
     "share": states.PLACED, "middle": states.MIDDLE, "between": states.BETWEEN,
     "first": states.NUMBERED,
-}  # fmt: skip
-OF_PARTS = {
-    "total": exact_sums.TOTAL, "sum": exact_sums.SUM, "avg": exact_sums.MEAN,
-    "variance": exact_sums.SAMPLED, "var_pop": exact_sums.VARIANCE,
 }  # fmt: skip
 BY = {SEEK_FIRST: ranges.SOUGHT, SEEK_LAST: ranges.SOUGHT, FOLD: ranges.FOLDED, ADDED: ranges.ADDED}
 NUMBERED_MAX = 64  # rows of a group that a kernel computes anew
@@ -280,7 +278,7 @@ class Tables:
             share.numerator,
             share.denominator,
             fold.rows_max if fold.numbered else 0,
-            *(_unit(digits) if digits is not None else (0, 0)),
+            *(unit(digits) if digits is not None else (0, 0)),
             fold.type == "float64",
             fold.op in UPPER,
             MORE if name in self._installed.cut else 0,
@@ -377,7 +375,7 @@ class Tables:
                 0,
                 OF_PARTS.get(span.op, 0),
                 span.type == "float64",
-                *_unit(digits or 0),
+                *unit(digits or 0),
                 *result,
             )
         )
@@ -421,12 +419,6 @@ def states_room(most: int) -> states.StateRoom:
         words(WORK_WORDS.call(most, 1)),
         fold_intervals_at.address(),
     )
-    sums = exact_sums.SumRoom(
-        words(exact_sums.DIGITS),
-        words(6),
-        words(2 * exact_sums.PARTS_MAX),
-        words(exact_sums.TOTALS),
-    )
     return states.StateRoom(
         words(KEYS_MAX),
         words(KEYS_MAX),
@@ -434,13 +426,8 @@ def states_room(most: int) -> states.StateRoom:
         words(1),
         words((KEYS_MAX, 1)),
         folds,
-        sums,
+        sum_room(),
     )
-
-
-def _unit(digits: int) -> tuple[int, int]:
-    """Return two numbers that together multiply the values of a decimal to words."""
-    return 10 ** min(digits, 9), 10 ** max(digits - 9, 0)
 
 
 def _table(rows: Sequence[Sequence[int]]) -> np.ndarray:

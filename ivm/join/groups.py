@@ -4,7 +4,7 @@ look up.
     keys  3 7 7 5    values 1 4 2 9        summed      3: 1   5: 9   7: 6
     look up 7, 4, 3                        rows 1 and 2, none, row 0
 
-Keys within a short range are addressed directly; others are sorted.
+Keys within a short range are addressed directly, others by hashes.
 """
 
 from collections import defaultdict
@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ivm.errors import RangeError
+from ivm.join.kernels.numbers import find_numbers, number_tuples
 from ivm.join.kernels.sums import add_by_code
 from pagestore.compiled import TypedKernel
 from pagestore.host import begins, sort_order
@@ -24,9 +26,14 @@ DENSE = 1 << 12  # the codes that rows may have in any case, so that their sums 
 SPARSE = 4
 ALIKE_MAX = 16  # different key columns of one number
 FEW = 1 << 16  # rows that are added up at once
-ADDRESSED_MAX = 1 << 22  # codes that are addressed because many keys are sought: 32 MiB
+REPEATED = 0.9  # the most keys that differ, of some of the rows, where all are added up by hashes
 FAR = 2**62  # sums below it fit 64 bits
+TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 ADD_BY_CODE = TypedKernel(add_by_code)
+NUMBER_TUPLES = TypedKernel(number_tuples)
+FIND_NUMBERS = TypedKernel(find_numbers)
+
+
 Columns: TypeAlias = np.ndarray | Sequence[np.ndarray]
 
 
@@ -149,10 +156,10 @@ def summed(
 
 def added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
     """Add up the values of all rows[C, n] of some parts with equal keys, in key order; None if
-    these are not within a short range, or sums might exceed 64 bits.
+    few seem to be equal, or sums might exceed 64 bits.
 
-    A key column that is one number in a part, as the place of parts of means, is not in the range.
-    O(n).
+    A key column that is one number in a part, as the place of parts of means, is not in the range
+    of those that are addressed.  O(n).
     """
     alike = defaultdict[tuple[int | None, ...], list[np.ndarray]](list)
     for rows in parts:
@@ -161,8 +168,15 @@ def added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
     sums = [_added(some, keys) for some in alike.values()] if len(alike) <= ALIKE_MAX else []
     known = [rows for rows in sums if rows is not None]
     if len(known) < len(alike):
-        return None
-    return known[0] if len(known) == 1 else _adjacent(np.concatenate(known, axis=1), keys, True)
+        count = sum(rows.shape[1] for rows in parts)
+        if count * max(greatest(rows[keys:]) for rows in parts) >= FAR:
+            return None
+        known = [_by_hashes(np.concatenate(parts, axis=1), keys)]
+        if known[0].shape[1] == count:
+            return None
+    elif len(known) == 1:
+        return known[0]
+    return _adjacent(np.concatenate(known, axis=1), keys, True)
 
 
 def _added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
@@ -200,11 +214,24 @@ def groups_of(keys: Columns, known: Known | None) -> Groups:
 def _adjacent(rows: np.ndarray, keys: int, sorting: bool) -> np.ndarray:
     """Add up neighbours with the same key, as `summed` does."""
     if sorting:
+        rows = _by_hashes(rows, keys)
         rows = rows.take(sort_order(rows[:keys]), axis=1)
     starts = np.flatnonzero(begins(rows[:keys]))
     if 2 * len(starts) > rows.shape[1] and not sorting:
         return rows
     return np.concatenate([rows[:keys, starts], np.add.reduceat(rows[keys:], starts, axis=1)])
+
+
+def _by_hashes(rows: np.ndarray, keys: int) -> np.ndarray:
+    """Add up rows with equal keys, if many seem to have some; the result is in no order.  O(n)."""
+    some = rows[:keys, :: max(1, rows.shape[1] // FEW)]
+    if not keys or len(Numbers(some).firsts) > REPEATED * some.shape[1]:
+        return rows
+    known = Numbers(rows[:keys])
+    sums = np.zeros((len(rows) - keys, len(known.firsts)), np.int64)
+    for values, total in zip(rows[keys:], sums, strict=True):
+        _add(known.numbers, values, total)
+    return np.concatenate([rows[:keys].take(known.firsts, axis=1), sums])
 
 
 def as_rows(columns: Columns) -> np.ndarray:
@@ -221,6 +248,12 @@ def greatest(words: np.ndarray) -> int:
     """Return the greatest absolute value of words int64[n]; 0 if there are none."""
     words = words[:1] if words.strides == (0,) else words
     return max(int(words.max(initial=0)), -int(words.min(initial=0)))
+
+
+def refuse_overflow(times: np.ndarray, by: int) -> None:
+    """Raise RangeError if counts of bindings, each multiplied by `by`, may exceed 2^62."""
+    if float(times.max(initial=0)) * by >= FAR:
+        raise RangeError(TOO_MANY)
 
 
 class Matches(NamedTuple):
@@ -242,92 +275,75 @@ class Matches(NamedTuple):
             begin = end
 
 
+class Numbers:
+    """The numbers of the tuples of columns[K, n], K >= 1: int64[n], equal for equal tuples, in the
+    order in which they are met; and `firsts`, the first row of each.  O(n).
+    """
+
+    def __init__(self, columns: np.ndarray) -> None:
+        n = columns.shape[1]
+        self._columns = np.ascontiguousarray(columns)
+        self.numbers, firsts = np.empty((2, n), np.int64)
+        self._table = np.zeros(1 << (2 * n).bit_length(), np.int64)
+        count = NUMBER_TUPLES.call(self._columns, self._table, self.numbers, firsts)
+        self.firsts = firsts[:count].copy()
+
+    def find(self, sought: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the numbers of other tuples, K arrays int64[m], -1 for one that has none.  O(m)."""
+        tuples, found = np.ascontiguousarray(sought), np.empty(len(sought[0]), np.int64)
+        FIND_NUMBERS.call(self._columns, self._table, self.firsts, tuples, found)
+        return found
+
+
 class Lookup:
-    """Finds the rows of a table by a key of one column or several; `order` puts the table's rows
-    in key order.
+    """Finds the rows of a table by a key of one column or several; `order` puts rows of one key
+    next to each other, in order of keys if these are within a short range.
     """
 
     def __init__(self, keys: np.ndarray) -> None:
         """Take keys int64[K, n], in any order, K >= 1.  O(n log n)."""
         n = keys.shape[1]
-        self._ranked = list[np.ndarray]()
         self._box = Box.around([keys]) if n else Box([0] * len(keys), [0] * len(keys))
-        if self._box.size >= FAR:  # ranks of values are nearer to each other than values
-            self._ranked = [np.unique(column) for column in keys]
-            keys = np.stack(self._ranks(keys))
-            self._box = Box([0] * len(keys), [len(known) for known in self._ranked])
-        codes = self._box.codes(keys)
+        self._hashed = Numbers(keys) if self._box.size > max(DENSE, SPARSE * n) else None
+        codes = self._hashed.numbers if self._hashed else self._box.codes(keys)
         self.order = np.arange(n) if (codes[1:] >= codes[:-1]).all() else sort_order(codes[None])
         sorted_ = codes[self.order]
-        starts = np.flatnonzero(begins(sorted_[None]))
-        self._codes, self._start = sorted_[starts], starts
-        self._count = np.diff(starts, append=n)
-        self.unique = len(starts) == n
-        # the number of each code, and -1 at the end, once addressing pays
-        self._place: np.ndarray | None = None
-        self._sought, self._addressed = 0, max(DENSE, SPARSE * n)
+        self._start = np.flatnonzero(begins(sorted_[None]))
+        self._count = np.diff(self._start, append=n)
+        self.unique = len(self._start) == n
+        if not self._hashed:  # the number of each code, and -1 at the end
+            self._place = np.full(self._box.size + 1, -1)
+            self._place[sorted_[self._start]] = np.arange(len(self._start))
 
     @property
     def share(self) -> float:
         """Estimate the share of keys that are found: the keys that exist of those that could."""
-        return len(self._codes) / max(1, self._box.size)
+        return len(self._start) / max(1, self._box.size)
 
     def find(self, keys: Sequence[np.ndarray]) -> Matches:
-        """Return the rows, in `order`, with each of some keys, K arrays int64[n].  O(n), sparse
-        keys O(n log size).
-        """
-        if not len(self._codes):
+        """Return the rows, in `order`, with each of some keys, K arrays int64[n].  O(n)."""
+        if not len(self._start):
             return Matches(np.zeros(len(keys[0]), np.int64), np.zeros(len(keys[0]), np.int64))
-        places = self._numbers(keys)
+        places = self._places(keys)
         return Matches(np.where(places >= 0, self._count[places], 0), self._start[places])
 
     def one_of(self, keys: Sequence[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray]:
         """Return which of some keys exist, None for all, and the row, in `order`, of each of these;
-        rows are `unique`.
-
-        O(n), sparse keys O(n log size).
+        rows are `unique`.  O(n).
         """
-        if not len(self._codes):
+        if not len(self._start):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        places = self._numbers(keys)
+        places = self._places(keys)
         which = np.flatnonzero(places >= 0)
         return (None, places) if len(which) == len(places) else (which, places.take(which))
 
-    def _numbers(self, keys: Sequence[np.ndarray]) -> np.ndarray:
+    def _places(self, keys: Sequence[np.ndarray]) -> np.ndarray:
         """Return the number of each key among the distinct ones, -1 where it is none of them."""
-        place = self._places_for(len(keys[0]))
-        if place is not None and len(keys) == 1 and not self._ranked:
-            # what is out of range exceeds all codes, as a word without a sign
-            codes = np.minimum(self._box.codes(keys).view(np.uint64), np.uint64(self._box.size))
-            return place.take(codes.view(np.int64))
-        columns, inside = keys, self._box.holds(keys)
-        if self._ranked:
-            columns = self._ranks(keys)
-            inside = np.ones(len(keys[0]), bool)
-            for known, column, rank in zip(self._ranked, keys, columns, strict=True):
-                inside &= known[np.minimum(rank, len(known) - 1)] == column
-        codes = self._box.codes(columns)
-        if place is not None:
-            return place.take(np.where(inside, codes, len(place) - 1))
-        codes = np.where(inside, codes, -1)
-        numbers = np.searchsorted(self._codes, codes)
-        there = numbers < len(self._codes)
-        there[there] = self._codes[numbers[there]] == codes[there]
-        return np.where(there, numbers, -1)
-
-    def _ranks(self, keys: Columns) -> list[np.ndarray]:
-        """Return the ranks of keys among the values of each column."""
-        return [np.searchsorted(*pair) for pair in zip(self._ranked, keys, strict=True)]
-
-    def _places_for(self, more: int) -> np.ndarray | None:
-        """Return the number of each code, if they are few or as many keys are sought; `more`
-        keys are sought now.
-        """
-        self._sought += more
-        codes = self._box.size
-        if self._place is None and codes <= max(
-            self._addressed, min(SPARSE * self._sought, ADDRESSED_MAX)
-        ):
-            self._place = np.full(codes + 1, -1)
-            self._place[self._codes] = np.arange(len(self._codes))
-        return self._place
+        if self._hashed:
+            return self._hashed.find(keys)
+        codes = self._box.codes(keys)
+        if len(keys) > 1:
+            return self._place.take(np.where(self._box.holds(keys), codes, self._box.size))
+        # what is out of range exceeds all codes, as a word without a sign
+        codes = np.minimum(codes.view(np.uint64), np.uint64(self._box.size))
+        return self._place.take(codes.view(np.int64))

@@ -157,8 +157,8 @@ def _typed(
     made = skipping_nulls(rule, predicates, recursive, guarding)
     for written in made:
         absent = [a.result for a in written.aggregates if a.absent and a.absent.value is None]
-        for head in written.heads:
-            nulls = nullable_places(head.terms, written.body, predicates)
+        places = nullable_places(written.heads, written.body, predicates)
+        for head, nulls in zip(written.heads, places, strict=True):
             nullable = (*nulls, *[len(head.args)] * (head.value in absent))
             _define(head, written, nullable, predicates, head.predicate in given)
     return made

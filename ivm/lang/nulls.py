@@ -203,14 +203,18 @@ def may_be_null(literals: Disjunct, known: Known, outer: Nulls | None = None) ->
     return nulls
 
 
+def names_of_nulls(literals: Disjunct, known: Known) -> frozenset[str]:
+    """Return the variables of a conjunction that may be null."""
+    return frozenset(name for name, null in may_be_null(literals, known).items() if null)
+
+
 def nullable_places(
-    terms: Sequence[Term], bodies: Sequence[Disjunct], known: Known
-) -> tuple[int, ...]:
-    """Return the places of the terms that may be null in some of the conjunctions."""
+    heads: Sequence[Atom], bodies: Sequence[Disjunct], known: Known
+) -> list[list[int]]:
+    """Return for each head the places of its terms that may be null in some of the conjunctions."""
     nulls = [may_be_null(body, known) for body in bodies]
-    return tuple(
-        place for place, term in enumerate(terms) if any(is_nullable(term, null) for null in nulls)
-    )
+    terms = (enumerate(head.terms) for head in heads)
+    return [[p for p, term in some if any(is_nullable(term, n) for n in nulls)] for some in terms]
 
 
 def with_nullable_helpers(program: Program, known: Program) -> Program:
@@ -220,7 +224,8 @@ def with_nullable_helpers(program: Program, known: Program) -> Program:
         for head in (*rule.heads, *([rule.failed] if rule.failed else [])):
             helper = predicates[head.predicate]
             if is_made(helper.name):
-                nullable = {*helper.nullable, *nullable_places(head.terms, rule.body, predicates)}
+                (places,) = nullable_places([head], rule.body, predicates)
+                nullable = {*helper.nullable, *places}
                 predicates[helper.name] = replace(helper, nullable=(*sorted(nullable),))
     return replace(program, predicates={name: predicates[name] for name in program.predicates})
 
@@ -248,23 +253,17 @@ def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var
     and these variables.
     """
     known, definitions = {*bound}, list[tuple[Compare, Var, Term]]()
-    waiting = [x for x in literals if isinstance(x, Compare) and x.op == "="]
-    while one := next((one for x in waiting if (one := _defined(x, known))), None):
-        definitions.append(one)
-        waiting.remove(one[0])
+    equations = (x for x in literals if isinstance(x, Compare) and x.op == "=")
+    sides = [side for x in equations for side in ((x, x.left, x.right), (x, x.right, x.left))]
+    waiting = [
+        (x, target, source, {v.name for v in variables(source)})
+        for x, target, source in sides
+        if isinstance(target, Var)
+    ]
+    while one := next((o for o in waiting if o[1].name not in known and o[3] <= known), None):
+        definitions.append(one[:3])
         known.add(one[1].name)
     return definitions
-
-
-def _defined(equation: Compare, known: set[str]) -> tuple[Compare, Var, Term] | None:
-    for target, source in ((equation.left, equation.right), (equation.right, equation.left)):
-        if (
-            isinstance(target, Var)
-            and target.name not in known
-            and known.issuperset(v.name for v in variables(source))
-        ):
-            return equation, target, source
-    return None
 
 
 # -- aggregates

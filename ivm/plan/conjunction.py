@@ -33,7 +33,7 @@ from ivm.lang.ir import (
     atoms,
     variables,
 )
-from ivm.lang.nulls import may_be_null, tests_null
+from ivm.lang.nulls import names_of_nulls, tests_null
 from ivm.plan.linear import Linear, linear, pinned
 from ivm.plan.plan import Bound, Distinct, Index, Link, Plan, Read, Scan, Trie, permuted
 from ivm.terms.conditions import SAME, Choice, Filter, is_sure
@@ -94,9 +94,7 @@ class Conjunction:
         self.filters: list[Filter] = []
         self.links: list[tuple[Filter, Link]] = []
         self._fresh = 0
-        self.nulls = frozenset(
-            name for name, null in may_be_null(disjunct, predicates).items() if null
-        )
+        self.nulls = names_of_nulls(disjunct, predicates)
         # The text alone decides which variables are keys. Atoms add fresh ones, for constants and
         # repeated variables; after that it is known which variables atoms enumerate, and so which
         # comparisons the join can seek by.
@@ -132,12 +130,8 @@ class Conjunction:
         negated = [
             x for n in disjunct if isinstance(n, Negation) for x in n.body if isinstance(x, Atom)
         ]
-        keyed = {
-            term.name
-            for atom in (*positive, *negated)
-            for term in atom.args
-            if isinstance(term, Var)
-        }
+        terms = chain.from_iterable(atom.args for atom in (*positive, *negated))
+        keyed = {term.name for term in terms if isinstance(term, Var)}
         values = [
             atom.value
             for atom in atoms(disjunct)
@@ -503,15 +497,8 @@ class ScanConjunction(Conjunction):
         names = [name for name in atom.names if name is not None]  # all are
         trie = Trie(Index(index, (*range(keys),)), (*range(len(names)),), False, str(atom.atom))
         reads = tuple(Read(0, place, name) for _, place, name in self.reads)
-        plan = Plan(
-            (*names,),
-            (trie,),
-            (),
-            reads,
-            tuple(self.computed),
-            tuple(self.filters),
-            nulls=self.nulls,
-        )
+        computed, filters = tuple(self.computed), tuple(self.filters)
+        plan = Plan((*names,), (trie,), (), reads, computed, filters, nulls=self.nulls)
         return plan.going(Scan if len(names) == keys else Distinct, SCANNED, once=once)
 
 
@@ -550,9 +537,7 @@ class ChoiceConjunction(ScanConjunction):
         super().__init__(
             rule, (*self._common, *chain(*self._options)), predicates, stored_keys, encode
         )
-        self.nulls = frozenset(
-            name for name, null in may_be_null(self._common, predicates).items() if null
-        )
+        self.nulls = names_of_nulls(self._common, predicates)
 
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
         super()._add_comparisons([x for x in comparisons if x in self._common])
@@ -577,16 +562,9 @@ def used_once(
     )
     once = {name for name, n in counts.items() if n == 1}
     if rule.aggregates and not recursive:
-        functions = [
-            x
-            for x in disjunct
-            if isinstance(x, Atom) and predicates[x.predicate].key_count is not None
-        ]
-        once &= {
-            v.name
-            for x in functions
-            for v in variables(*x.args[predicates[x.predicate].key_count :])
-        }
+        held = [(x, predicates[x.predicate].key_count) for x in disjunct if isinstance(x, Atom)]
+        values = (x.args[keys:] for x, keys in held if keys is not None)
+        once &= {v.name for v in variables(*chain.from_iterable(values))}
     return once
 
 

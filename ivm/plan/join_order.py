@@ -69,6 +69,7 @@ class JoinOrders:
         self._steps: dict[tuple[str, frozenset[str]], Step] = {}
         self._indexed: dict[tuple[str, frozenset[str]], float] = {}
         self._known_placed: dict[str | None, tuple[str, ...]] = {}
+        self._known_nearest: dict[tuple[str | None, ...], tuple[str, ...]] = {}
 
     @property
     def basis(self) -> Hashable:
@@ -107,8 +108,14 @@ class JoinOrders:
         """Return an order that starts with the variables of atom t, and goes on to the atom with
         the fewest rows for what is bound, each by its columns in order, so that few indices are
         permuted.  O(atoms²), of which only the atoms that hold a variable just bound are estimated
-        again.
+        again; once for atoms of the same variables.
         """
+        names = (*self._atoms[t].names,)
+        if names not in self._known_nearest:
+            self._known_nearest[names] = (*self._nearest(t),)
+        return self._known_nearest[names]
+
+    def _nearest(self, t: int) -> list[str]:
         order, best = list[str](), t
         left = {n: rows for n, rows in self._unbound.items() if n != t}
         while True:
@@ -120,19 +127,19 @@ class JoinOrders:
                     and self._equal.get(name, (None, 0))[0] in (None, *order)
                 ):
                     order.append(name)
+            if not left or len(order) == len(self._places):
+                break
             bound = self._equal.keys() | {*order}
             for n in {n for name in order[known:] for n in self._places[name]} & left.keys():
                 left[n] = self._rows_for(self._atoms[n], bound)
-            if not left:
-                break
             best = min(left, key=left.__getitem__)
             del left[best]
-        rest = [n for a in self._atoms for n in a.names if n and n not in order]
+        rest = [n for n in self._places if n not in order]
         while rest:  # each is fixed by another variable, or by a constant
             ready = next(n for n in rest if self._equal[n][0] in (None, *order))
             order.append(ready)
             rest = [n for n in rest if n != ready]
-        return (*order,)
+        return order
 
     @cached_property
     def _unbound(self) -> dict[int, float]:
@@ -177,10 +184,11 @@ class JoinOrders:
 
     def pace(self, orders: Sequence[Sequence[str]]) -> float:
         """Return the most operations a row of any atom t takes on average, joined in orders[t]."""
-        return max(self._pace(*one) for one in enumerate(orders))
+        pairs = zip(self._atoms, orders, strict=False)
+        begun = {(1 + max(map(o.index, filter(None, a.names))), (*o,)) for a, o in pairs}
+        return max(self._pace(*one) for one in begun)
 
-    def _pace(self, t: int, order: Sequence[str]) -> float:
-        own = 1 + max(order.index(name) for name in self._atoms[t].names if name)
+    def _pace(self, own: int, order: Sequence[str]) -> float:
         levels = [*self._levels(order)]
         return sum(operations for operations, *_ in levels[own:]) / max(1.0, levels[own - 1][1])
 

@@ -313,6 +313,11 @@ class JoinTree:
         """Return the needed variables of a subtree that the relation above lacks."""
         return sorted((self.below(node, parent) & needed) - self.sources[parent].places.keys())
 
+    def multiplies(self) -> bool:
+        """Return whether a relation has several rows for a key of a neighbour."""
+        edges = ((child, node) for node, near in enumerate(self.near) for child in near)
+        return any(not self.identifying(a) <= {*self.shared(a, b)} for a, b in edges)
+
     def expanding(self, needed: frozenset[str], node: int, parent: int = -1) -> int:
         """Count relations below one with several rows for a key, of which columns are needed."""
         number = 0

@@ -355,5 +355,5 @@ def _table(groups: Sequence[Sequence[object]], width: int) -> np.ndarray:
 @lru_cache(256)
 def indices_of(plan: Plan) -> list[Index]:
     """Return every index that a plan or its probes read, each once."""
-    plans = plan, *plan.probes, *(move.plan for move in plan.moves)
+    plans = dict.fromkeys((plan, *plan.probes, *(move.plan for move in plan.moves)))
     return list(dict.fromkeys(trie.index for p in plans for trie in p.tries))

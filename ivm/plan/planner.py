@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from math import prod
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from ivm.lang.ir import (
     literals_of,
     variables,
 )
-from ivm.lang.nulls import may_be_null
+from ivm.lang.nulls import names_of_nulls
 from ivm.names import is_membership, is_unread
 from ivm.plan import costs
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
@@ -101,11 +102,12 @@ def make_plans(
         if saved:
             chosen = saved[len(plans)]
             atoms = len(conjunction.atoms)
-            plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes[:atoms]))
+            orders = (tuple(order) for order in (chosen.plan, *chosen.probes[:atoms]))
+            plan, *probes = map(cache(conjunction.plan), orders)
             _check_saved(probes)
-            orders = {*map(tuple, chosen.probes[atoms:])}
-            moves = _moves(conjunction, probes, lambda _: True) if orders else ()
-            plan = replace(plan, moves=tuple(move for move in moves if order_of(move) in orders))
+            moved = {*map(tuple, chosen.probes[atoms:])}
+            moves = _moves(conjunction, probes, lambda _: True) if moved else ()
+            plan = replace(plan, moves=tuple(move for move in moves if order_of(move) in moved))
             tree = _as_tree(conjunction, plan) if chosen.in_columns else None
             plans.append((tree or plan).going(Columns if tree else Tries, "", (*probes,)))
         else:
@@ -172,8 +174,7 @@ class _Scans:
             self._alike[key] = _Alike(len(plans) - 1, [], [])
         self._alike[key].options.append(compared)
         if self._predicates[atom.predicate].nullable:
-            nulls = may_be_null(disjunct, self._predicates)
-            self._alike[key].nulls.append(frozenset(name for name, null in nulls.items() if null))
+            self._alike[key].nulls.append(names_of_nulls(disjunct, self._predicates))
 
     def merge(self, plans: list[Plan]) -> None:
         """Make one plan of those that are alike."""
@@ -386,8 +387,9 @@ def _in_columns(
     """
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
     ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
-    begun = {t: conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()}
-    plans = [*begun.values()]
+    laid = cache(conjunction.plan)  # atoms of the same variables share one
+    begun = {t: laid(conjunction.in_own_order(order, t)) for t, order in ways.items()}
+    plans = [*dict.fromkeys(begun.values())]
     if not (tree := _as_tree(conjunction, plans[0])):
         return None
     if tree.apart:
@@ -417,7 +419,7 @@ def _in_columns(
         return _in_place(conjunction, plan, Columns)
     for t in range(len(plan.tries)):
         ways[t] = ways.get(t) or orders.nearest(t)
-        begun[t] = begun.get(t) or conjunction.plan(conjunction.in_own_order(ways[t], t))
+        begun[t] = begun.get(t) or laid(conjunction.in_own_order(ways[t], t))
     choice = (
         "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
     )

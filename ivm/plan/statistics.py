@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from ivm.join.groups import Numbers
 from ivm.lang.rewrite.numbers import rows_of
-from pagestore.host import begins, read_blocks, sort_order
+from pagestore.host import read_blocks
 
 ROWS_ASSUMED = 1000  # of a relation that has no rows yet
 WHOLE_ROWS = 1 << 15  # a relation with up to so many rows is read whole
 SAMPLE_ROWS = 1 << 15  # of others
 BLOCK_ROWS = 1 << 9  # neighbouring rows
-# the most entries of a table for each row of a sample; where there are more, sorting is faster
-TABLE_PER_ROW = 2
 HEAVY_SHARE = 1 / 64  # of the rows: a value in more of them is a heavy hitter
 HEAVY_FACTOR = 8  # if it is also in so many times the rows that a value is in on average
+
 
 # estimated distinct tuples of some columns of a predicate
 Distinct = Callable[[str, tuple[int, ...]], float]
@@ -46,9 +46,9 @@ class Sample:
     """
 
     def __init__(self, blocks: list[np.ndarray], count: int) -> None:
-        self.rows, self.count = np.concatenate(blocks, axis=1), count
+        self.rows, self.count = np.ascontiguousarray(np.concatenate(blocks, axis=1)), count
         self.place = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
-        self._known = dict[tuple[int, ...], tuple[np.ndarray, int]]()
+        self._known = dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]()
 
     @property
     def is_whole(self) -> bool:
@@ -58,7 +58,7 @@ class Sample:
     def distinct(self, columns: tuple[int, ...]) -> float:
         """Estimate the distinct tuples of some columns; exact if these are all.  O(n)."""
         if self.is_whole:
-            return float(self._numbered(columns)[1])
+            return float(len(self._numbered(columns)[1]))
         places = self.places(columns)
         blocks, read = int(self.place[-1]) + 1, self.rows.shape[1] / self.count
         once, twice = np.count_nonzero(places == 1), np.count_nonzero(places == 2)
@@ -69,36 +69,35 @@ class Sample:
 
     def places(self, columns: tuple[int, ...]) -> np.ndarray:
         """Return at how many places each different tuple of some columns was met.  O(n)."""
-        (tuples, different), blocks = self._numbered(columns), int(self.place[-1]) + 1
-        met, count = _renumbered(tuples * blocks + self.place, different * blocks)
-        tuple_of = np.empty(count, np.int64)
-        tuple_of[met] = tuples
-        return np.bincount(tuple_of)
+        numbers, _ = self._numbered(columns)
+        return np.bincount(numbers[Numbers(np.stack([numbers, self.place])).firsts])
 
-    def _numbered(self, columns: tuple[int, ...]) -> tuple[np.ndarray, int]:
-        """Return a number for each row, the same for equal tuples of some columns, and how many
-        tuples differ.
+    def _numbered(self, columns: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Return a number for each row, the same for equal tuples of some columns, and the first
+        row of each number.  O(n).
         """
         if columns not in self._known:
-            codes, count = _ranks(self.rows[columns[-1]]) if columns else (0 * self.place, 1)
-            if len(columns) > 1:
-                before, different = self._numbered(columns[:-1])
-                codes, count = _renumbered(before * count + codes, different * count)
-            self._known[columns] = codes, count
+            words = self.rows[columns[-1]] if columns else np.zeros_like(self.place)
+            if len(columns) < 2:
+                made = Numbers(words[None])
+                self._known[columns] = made.numbers, made.firsts
+            else:
+                self._known[columns] = before, firsts = self._numbered(columns[:-1])
+                if len(firsts) < len(words):
+                    made = Numbers(np.stack([before, words]))
+                    self._known[columns] = made.numbers, made.firsts
         return self._known[columns]
 
     def heavy(self, column: int) -> dict[int, float]:
         """Estimate how many rows each heavy hitter of a column is in; of a part, those that
         several blocks have.
         """
-        words = self.rows[column]
-        words = words[sort_order(words[None])]
-        starts = np.flatnonzero(begins(words[None]))
-        times = np.diff(starts, append=len(words))
+        words, (numbers, firsts) = self.rows[column], self._numbered((column,))
+        times = np.bincount(numbers)
         often = np.flatnonzero(
-            times > max(len(words) * HEAVY_SHARE, HEAVY_FACTOR * len(words) / len(starts))
+            times > max(len(words) * HEAVY_SHARE, HEAVY_FACTOR * len(words) / len(firsts))
         )
-        found = zip(words[starts[often]].tolist(), times[often].tolist(), strict=True)
+        found = sorted(zip(words[firsts[often]].tolist(), times[often].tolist(), strict=True))
         scale = self.count / len(words)
         return {
             word: n * scale for word, n in found if self.is_whole or self._spreads(column, word)
@@ -185,30 +184,3 @@ class Statistics:
             blocks = [*read_blocks(self._source.pages, tree, BLOCK_ROWS, every)]
             self._samples[predicate] = Sample(blocks, tree.count)
         return self._samples[predicate]
-
-
-def _ranks(words: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the rank of each word among the distinct ones, and how many these are."""
-    low = int(words.min())
-    span = int(words.max()) - low + 1
-    return _renumbered(words - low, span) if span <= TABLE_PER_ROW * len(words) else _sorted(words)
-
-
-def _renumbered(codes: np.ndarray, size: int) -> tuple[np.ndarray, int]:
-    """Return the rank of each of some numbers from 0 to below `size`, and how many differ."""
-    if (codes[1:] >= codes[:-1]).all():
-        places = np.cumsum(begins(codes[None])) - 1
-        return places, int(places[-1]) + 1
-    if size > TABLE_PER_ROW * len(codes):
-        return _sorted(codes)
-    table = np.zeros(size, np.int64)
-    table[codes] = 1
-    ranks = np.cumsum(table)
-    return ranks[codes] - 1, int(ranks[-1])
-
-
-def _sorted(words: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return ranks as `_ranks` does, by sorting."""
-    order, ranks = sort_order(words[None]), np.empty(len(words), np.int64)
-    ranks[order] = np.cumsum(begins(words[order][None])) - 1
-    return ranks, int(ranks[order[-1]]) + 1

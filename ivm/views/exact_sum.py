@@ -20,6 +20,8 @@ from math import isqrt
 import numpy as np
 
 from ivm.errors import RangeError
+from ivm.views.kernels import exact_sums
+from pagestore.compiled import TypedKernel
 from pagestore.host import float_values, float_words
 
 UNIT = 1126  # minus the least exponent e of a float64 as m * 2^e with a 53-bit integer m
@@ -29,7 +31,11 @@ INFINITE = 100
 NAN = INFINITE + 2
 SQUARES = 128
 COUNTED = 512
-EXACT_BITS = 53  # of the integers that a float64 holds
+OF_PARTS = {  # what kernels round
+    "total": exact_sums.TOTAL, "sum": exact_sums.SUM, "avg": exact_sums.MEAN,
+    "variance": exact_sums.SAMPLED, "var_pop": exact_sums.VARIANCE,
+}  # fmt: skip
+ROUND = TypedKernel(exact_sums.round_groups)
 # place, part, index of the number, each int64[m]; one place and None where each number has one part
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
@@ -142,33 +148,30 @@ def round_parts(
     point of integers, None for floats.  A sample of one has no variance.  Raises RangeError for a
     result beyond float64, or for inf and -inf together.
     """
-    ends, there = np.append(starts, len(places))[1:], np.ones(len(starts), bool)
-    short, values = np.zeros(len(starts), bool), np.zeros(len(starts))
-    if op in ("total", "avg") and scale is not None and len(starts) and amounts.dtype != object:
-        values, short = _short_ratios(places, amounts, starts, 10**scale, op == "avg")
-    for group in np.flatnonzero(~short).tolist():
+    ends = np.append(starts, len(places))[1:]
+    words, there = np.zeros(len(starts), np.int64), np.full(len(starts), exact_sums.BROKEN)
+    if op in OF_PARTS and amounts.dtype != object and (scale or 0) <= 18:
+        how = exact_sums.Rounding(OF_PARTS[op], int(scale is None), *unit(scale or 0))
+        parts = np.ascontiguousarray(places), np.ascontiguousarray(amounts), starts
+        ROUND.call(*parts, sum_room(), how, words, there)
+    for group in np.flatnonzero(there == exact_sums.BROKEN).tolist():
         own = slice(starts[group], ends[group])
         pairs = [*zip(places[own].tolist(), amounts[own].tolist(), strict=True)]
         value = _rounded(op, pairs, scale)
-        there[group], values[group] = value is not None, 0.0 if value is None else value
-    return float_words(values[there]), there
+        there[group] = value is not None
+        words[group] = float_words(np.array([value or 0.0]))[0]
+    return words[there == 1], there == 1
 
 
-def _short_ratios(
-    places: np.ndarray, amounts: np.ndarray, starts: np.ndarray, unit: int, is_mean: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum of each group of parts of integers, divided by `unit` and for means by how
-    many numbers there are, float64[g]; and bool[g] where float64s hold both sides, so that the
-    ratio is rounded once.
-    """
-    number = places < INFINITE
-    shift = np.where(number, 32 * np.minimum(places, 1), 0)
-    fits = ~number | ((places < 2) & (np.abs(amounts) < 1 << EXACT_BITS - 1 - shift))
-    sums = np.add.reduceat(np.where(number & fits, amounts << shift, 0), starts)
-    counts = np.add.reduceat(np.where(places == COUNTED, amounts, 0), starts)
-    counts = np.maximum(counts, 1) if is_mean else np.ones_like(counts)
-    short = np.logical_and.reduceat(fits, starts) & (counts < (1 << EXACT_BITS) // unit)
-    return sums / (counts * unit), short
+def sum_room() -> exact_sums.SumRoom:
+    """Return working memory for kernels that add up parts."""
+    sizes = exact_sums.DIGITS, 6, 2 * exact_sums.PARTS_MAX, exact_sums.TOTALS
+    return exact_sums.SumRoom(*(np.zeros(size, np.int64) for size in sizes))
+
+
+def unit(digits: int) -> tuple[int, int]:
+    """Return two numbers that together multiply the values of a decimal to words."""
+    return 10 ** min(digits, 9), 10 ** max(digits - 9, 0)
 
 
 def _rounded(op: str, pairs: list[tuple[int, int]], scale: int | None) -> float | None:

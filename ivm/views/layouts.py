@@ -228,12 +228,17 @@ class Fold(NamedTuple):
 
 def states_of(rule: Rule) -> list[State | None]:
     """Return the state of each head's aggregate, the same one if shared; None if none is needed."""
-    states = [_wanted(head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
-    serving = [
-        _serves_levels(rule, one.op, key) for key, one in zip(states, rule.aggregates, strict=True)
-    ]
-    keyed = chains(states, serving) if rule.levels else {}
-    return [key and _state(rule, states, n, keyed) for n, key in enumerate(states)]
+    wanted, keyed = _wanted_of(rule)
+    return [key and _state(rule, wanted, n, keyed) for n, key in enumerate(wanted)]
+
+
+def _wanted_of(rule: Rule) -> tuple[list[Wanted | None], dict[Wanted, tuple[Var, ...]]]:
+    """Return what each head's aggregate wants, and the keys of states for several levels."""
+    wanted = [_wanted(head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
+    if not rule.levels:
+        return wanted, {}
+    pairs = zip(wanted, rule.aggregates, strict=True)
+    return wanted, chains(wanted, [_serves_levels(rule, one.op, key) for key, one in pairs])
 
 
 def may_be_partial(rule: Rule) -> bool:
@@ -465,7 +470,8 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
 def _aggregated(predicate: Predicate, rule: Rule) -> Layout:
     """Return the layout of an aggregate's view."""
     place = [head.predicate for head in rule.heads].index(predicate.name)
-    aggregate, state = rule.aggregates[place], states_of(rule)[place]
+    aggregate, (wanted, keyed) = rule.aggregates[place], _wanted_of(rule)
+    state = wanted[place] and _state(rule, wanted, place, keyed)
     kind = SUM if aggregate.op == PARTED else aggregate.op if aggregate.op in (COUNT, SUM) else FOLD
     fold = state and Fold(
         aggregate.op,

@@ -32,7 +32,7 @@ import numpy as np
 
 from ivm.errors import RangeError
 from ivm.join.flat import FlatJoin, Layout, flat_of, is_room_for
-from ivm.join.groups import FAR, Lookup, Matches, summed
+from ivm.join.groups import FAR, TOO_MANY, Lookup, Matches, refuse_overflow, summed
 from ivm.join.join import concatenated, together
 from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
@@ -42,13 +42,11 @@ from ivm.plan import costs
 from ivm.plan.join_tree import EVERY, JoinTree, Source, intervals_of, negated_in
 from ivm.plan.key_ranges import Range, after_prefix, narrowed, prefixes, text_keys, text_ranges
 from ivm.plan.plan import Index, Plan, Trie
-from ivm.terms.conditions import leaves_few
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch
-from ivm.ways.conditions import Condition, conditions_of
+from ivm.ways.conditions import Condition, Part, conditions_of, passing
 from pagestore.host import Pages, Tree, distinct, read_batches
 
-TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 # of a table; the relation that looks it up is read by these alone, if an index leads with them
 FEW_KEYS = 64
@@ -57,7 +55,6 @@ RANGED = 2  # as far from a changed row, keys are mostly so few
 # keys
 LOOKED_UP = 6
 ACTION = ""  # the column of bindings with the action of the changed row that is in each
-Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
 
 
 class Changed(NamedTuple):
@@ -133,7 +130,8 @@ class ColumnJoin:
         """The relation whose blocks pass by: where fewest keys lead to several rows, the changed
         or the largest one.
         """
-        return min(range(len(self.tree.sources)), key=self._unfit)
+        several = self.tree.multiplies()
+        return min(range(len(self.tree.sources)), key=lambda node: self._unfit(node, several))
 
     def summary(self) -> tuple[str, list[str], list[str]]:
         """Return the relation whose blocks pass by, those that are looked up, and the variables
@@ -148,11 +146,8 @@ class ColumnJoin:
         rows = 0
         for node, (parent, distance) in self._above.items():
             source = self.tree.sources[node]
-            near = [
-                n
-                for n in self.tree.near[node]
-                if self.tree.sources[n].predicate in self._rows and n != self.root
-            ]
+            near = [n for n in self.tree.near[node] if n != self.root]
+            near = [n for n in near if self.tree.sources[n].predicate in self._rows]
             near += [parent] if self._leads(node) and distance <= RANGED else []
             ranges = any(self._leading(source, self.tree.shared(n, node)) for n in near)
             if source.predicate not in self._rows and not ranges:
@@ -173,11 +168,10 @@ class ColumnJoin:
             waiting += below
         return above
 
-    def _unfit(self, node: int) -> tuple[int, float]:
+    def _unfit(self, node: int, multiplies: bool) -> tuple[int, float]:
         name = self.tree.sources[node].predicate
-        return self.tree.expanding(
-            self._needed, node
-        ), -inf if name in self._rows else -self._trees[name].count
+        several = self.tree.expanding(self._needed, node) if multiplies else 0
+        return several, -inf if name in self._rows else -self._trees[name].count
 
     # -- conditions
 
@@ -198,11 +192,8 @@ class ColumnJoin:
     @cached_property
     def _late(self) -> list[Condition]:
         """The conditions on variables that no relation has together."""
-        return [
-            c
-            for c in self._conditions
-            if not any(c.names <= s.places.keys() for s in self.tree.sources)
-        ]
+        held = [source.places.keys() for source in self.tree.sources]
+        return [c for c in self._conditions if not any(c.names <= names for names in held)]
 
     def _absence(self, source: Source) -> Condition:
         names = [*self._looked_up(source)]
@@ -234,11 +225,7 @@ class ColumnJoin:
         """
         lower = [self.tree.below(child, node) for child in self.tree.near[node] if child != parent]
         here = self.tree.below(node, parent)
-        return [
-            c
-            for c in self._late
-            if c.names <= here and not any(c.names <= names for names in lower)
-        ]
+        return [c for c in self._late if c.names <= here and not any(c.names <= n for n in lower)]
 
     def _linked(
         self, node: int, parent: int, above: frozenset[str], late: Sequence[Condition]
@@ -267,9 +254,8 @@ class ColumnJoin:
         linked = {child: self._linked(child, node, above, late) for child in below}
         late = [c for c in late if not any(c in conditions for conditions in linked.values())]
         needed = above.union(*(c.names for c in late))
-        local = [c for c in self._conditions if c.names <= source.places.keys()] + self._within(
-            node
-        )
+        local = [c for c in self._conditions if c.names <= source.places.keys()]
+        local += self._within(node)
         few = None
         if (node in self._sought or source.predicate in self._rows) and not any(linked.values()):
             few = self._reached(node, below, needed, local)
@@ -288,7 +274,7 @@ class ColumnJoin:
                 after = needed.union(*(other.sought for other in children[place + 1 :]))
                 parts = child.joined(parts, after)
             for rows, times in parts:
-                yield _passing(late, rows, times)
+                yield passing(late, rows, times)
 
     def _reached(
         self, node: int, below: Sequence[int], needed: frozenset[str], local: Sequence[Condition]
@@ -301,10 +287,8 @@ class ColumnJoin:
         columns = needed.union(*(c.names for c in local), *shared.values())
         few = [*self._blocks(source, columns, local, keys=self._sought.get(node))]
         for child, names in ((child, names) for child, names in shared.items() if names):
-            self._sought[child] = (
-                names,
-                distinct(np.concatenate([_table(batch, names) for batch in few], axis=1)),
-            )
+            keys = np.concatenate([_table(batch, names) for batch in few], axis=1)
+            self._sought[child] = names, distinct(keys)
         return few
 
     def _within(self, node: int) -> list[Condition]:
@@ -313,12 +297,11 @@ class ColumnJoin:
             return []
         names, keys = self._sought[node]
         lookup = Lookup(keys)
-        return [
-            Condition(
-                frozenset(names),
-                lambda batch: lookup.find([batch.columns[n] for n in names]).times > 0,
-            )
-        ]
+
+        def is_sought(batch: Batch) -> np.ndarray:
+            return lookup.find([batch.columns[n] for n in names]).times > 0
+
+        return [Condition(frozenset(names), is_sought)]
 
     def _blocks(
         self,
@@ -345,7 +328,7 @@ class ColumnJoin:
         while block is not None:
             self._read[0] += block.shape[1]
             batch = Batch(block.shape[1], dict(zip(names, block, strict=False)), {})
-            yield _passing(conditions, batch, None)[0]
+            yield passing(conditions, batch, None)[0]
             block = next(blocks, None)
 
     def _rows_found(
@@ -388,14 +371,10 @@ class ColumnJoin:
         """
         tree, first = self._trees[source.predicate], {source.places[name] for name in names}
         trees = [(range(tree.spec.columns), tree), *self._indices.get(source.predicate, ())]
-        return next(
-            (
-                (o, t)
-                for o, t in trees
-                if first and {*o[: len(first)]} == first and {*columns} <= {*o}
-            ),
-            None,
-        )
+        for order, one in trees:
+            if first and {*order[: len(first)]} == first and {*columns} <= {*order}:
+                return order, one
+        return None
 
     def _ranges(self, source: Source, tree: Tree) -> list[Range]:
         """Return the ranges of keys of a relation that constants leave."""
@@ -418,7 +397,7 @@ class ColumnJoin:
         if not weighed:
             return rows, None
         rows = summed(rows, len(names), sorting=True)
-        _refuse_overflow(rows[-1], rows.shape[1])
+        refuse_overflow(rows[-1], rows.shape[1])
         return rows[:-1], None if (rows[-1] == 1).all() else rows[-1]
 
     # -- negated atoms that are counted
@@ -464,9 +443,8 @@ class ColumnJoin:
         names = sorted(self._needed)
         join = self._with(self.counted)
         try:
-            parts = [
-                _gathered(join._stream(self.root, -1, self._needed), names, False, self.memory)[0]
-            ]
+            stream = join._stream(self.root, -1, self._needed)
+            parts = [_gathered(stream, names, False, self.memory)[0]]
             # one that holds, where those before it do not
             for place, atom in enumerate(self.counted):
                 rows, _ = _gathered(
@@ -474,7 +452,7 @@ class ColumnJoin:
                 )
                 parts.append(np.concatenate([rows[:-1], -rows[-1:]]))
             rows = concatenated(parts)
-            _refuse_overflow(np.abs(rows[-1]), rows.shape[1])
+            refuse_overflow(np.abs(rows[-1]), rows.shape[1])
         except RangeError:
             return []
         self.met[:-1] = join.met[:-1]
@@ -487,10 +465,8 @@ class ColumnJoin:
         other = copy(self)
         for name in ("_conditions", "_absences", "_late"):  # cached
             vars(other).pop(name, None)
-        other._negated, other.met = (
-            [s for s in self._negated if s not in left_out],
-            [0] * len(self.met),
-        )
+        other._negated = [s for s in self._negated if s not in left_out]
+        other.met = [0] * len(self.met)
         return other
 
     def _matched(self, atom: Source) -> Iterator[Part]:
@@ -512,13 +488,13 @@ class ColumnJoin:
         tables = [(corner.sought, corner.keys) for corner in corners]
         for batch, times in _cyclic([*tables, ([*names], self._rows_of(atom, [*names]))], listed):
             early = [c for c in spanning if c.names <= batch.columns.keys()]
-            parts: Iterable[Part] = [_passing(early, batch, times)]
+            parts: Iterable[Part] = [passing(early, batch, times)]
             for place, corner in enumerate(looked_up):
                 parts = corner.joined(
                     parts, needed.union(*(other.sought for other in looked_up[place + 1 :]))
                 )
             for rows, weights in parts:
-                yield _passing([c for c in spanning if c not in early], rows, weights)
+                yield passing([c for c in spanning if c not in early], rows, weights)
 
 
 def _gathered(
@@ -553,24 +529,14 @@ def _cyclic(
     left, order = {name for names, _ in tables for name in names}, list[str]()
     while left:  # a variable of most atoms that have one which is bound, of these one of most atoms
         near = [{*names} for names, _ in tables if not order or {*names} & {*order}]
-        order.append(
-            max(
-                sorted(left),
-                key=lambda name: (sum(name in names for names in near), name in listed),
-            )
-        )
-        left.remove(order[-1])
+        best = max(sorted(left), key=lambda n: (sum(n in names for names in near), n in listed))
+        order.append(best)
+        left.remove(best)
     tries, rows = list[Trie](), list[np.ndarray]()
     for names, table in tables:
         places = sorted(range(len(names)), key=lambda place: order.index(names[place]))
-        tries.append(
-            Trie(
-                Index("", (*places,)),
-                (*(order.index(names[place]) for place in places),),
-                False,
-                "",
-            )
-        )
+        at = (*(order.index(names[place]) for place in places),)
+        tries.append(Trie(Index("", (*places,)), at, False, ""))
         rows.append(distinct(table[places]))
     if not all(table.shape[1] for table in rows):
         yield Batch(0, dict.fromkeys(listed, np.empty(0, np.int64)), {}), None
@@ -635,13 +601,12 @@ class Child:
         if which is not None:
             columns = {name: column.take(which) for name, column in columns.items()}
             times = times if times is None else times[which]
-        columns |= {
-            name: column.take(rows) for name, column in zip(self._kept, self._columns, strict=True)
-        }
+        kept = zip(self._kept, self._columns, strict=True)
+        columns |= {name: column.take(rows) for name, column in kept}
         if self._times is not None:
             weights = self._times[rows]
             if times is not None:
-                _refuse_overflow(weights, int(times.max(initial=0)))
+                refuse_overflow(weights, int(times.max(initial=0)))
             times = weights if times is None else times * weights
         return Batch(len(rows), columns, {}), times
 
@@ -709,11 +674,9 @@ class Within(Child):
             if times is None or not self.counted:
                 yield self._taken(batch, times, none, none, after)
                 continue
-            _refuse_overflow(total, int(times.max(initial=0)))
+            refuse_overflow(total, int(times.max(initial=0)))
             which = np.flatnonzero(total)
-            columns = {
-                name: column.take(which) for name, column in batch.columns.items() if name in after
-            }
+            columns = {n: column.take(which) for n, column in batch.columns.items() if n in after}
             yield Batch(len(which), columns, {}), times[which] * total[which]
 
     def _found(self, batch: Batch) -> Iterator[Found]:
@@ -729,34 +692,9 @@ class Within(Child):
         for which, places in Matches(found.times, found.start).pairs(SLICE):
             self._read[0] += len(which)
             part = self._taken(batch, times, found.which[which], found.order.rows[places], columns)
-            all_, times_ = part if exact else _passing(self._conditions, *part)
-            left = {
-                name: all_.columns[name] for name in after.union(self._shown) & all_.columns.keys()
-            }
+            all_, times_ = part if exact else passing(self._conditions, *part)
+            left = {n: all_.columns[n] for n in after.union(self._shown) & all_.columns.keys()}
             yield Batch(all_.n, left, all_.failures), times_
-
-
-def _refuse_overflow(times: np.ndarray, by: int) -> None:
-    """Raise RangeError if counts of bindings, each multiplied by `by`, may exceed 2^62."""
-    if float(times.max(initial=0)) * by >= FAR:
-        raise RangeError(TOO_MANY)
-
-
-def _passing(conditions: Iterable[Condition], batch: Batch, times: np.ndarray | None) -> Part:
-    """Return the bindings that satisfy conditions."""
-    keep: np.ndarray | None = None
-    for condition in conditions:
-        if condition.applies_functions and leaves_few(keep):
-            batch, times, keep = *_chosen(keep, batch, times), None
-        holds = condition.holds(batch)
-        keep = holds if keep is None else keep & holds
-    return (batch, times) if keep is None or keep.all() else _chosen(keep, batch, times)
-
-
-def _chosen(keep: np.ndarray, batch: Batch, times: np.ndarray | None) -> Part:
-    which = np.flatnonzero(keep)
-    columns = {name: column.take(which) for name, column in batch.columns.items()}
-    return Batch(len(which), columns, {}), times if times is None else times[which]
 
 
 def _table(batch: Batch, names: Sequence[str], last: np.ndarray | None = None) -> np.ndarray:

@@ -5,7 +5,7 @@ x <= y + 2      a sum of two columns, by halves of words
 x = 7           one column and a word
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -16,10 +16,11 @@ from ivm.lang.ir import Type, variables
 from ivm.plan.join_tree import link_of, names_of_bound, parted
 from ivm.plan.linear import Linear
 from ivm.plan.plan import Link, Plan
-from ivm.terms.conditions import Filter, applies_functions, compared
+from ivm.terms.conditions import Filter, applies_functions, compared, leaves_few
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import COMPARE, Batch, Evaluator
 
+Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
 OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
 STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
 
@@ -83,3 +84,20 @@ def _linear_holds(form: Linear, batch: Batch) -> np.ndarray:
 def _constant_holds(name: str, op: str, constant: int, batch: Batch) -> np.ndarray:
     holds: np.ndarray = COMPARE[op](batch.columns[name], constant)
     return holds
+
+
+def passing(conditions: Iterable[Condition], batch: Batch, times: np.ndarray | None) -> Part:
+    """Return the bindings that satisfy conditions."""
+    keep: np.ndarray | None = None
+    for condition in conditions:
+        if condition.applies_functions and leaves_few(keep):
+            batch, times, keep = *_chosen(keep, batch, times), None
+        holds = condition.holds(batch)
+        keep = holds if keep is None else keep & holds
+    return (batch, times) if keep is None or keep.all() else _chosen(keep, batch, times)
+
+
+def _chosen(keep: np.ndarray, batch: Batch, times: np.ndarray | None) -> Part:
+    which = np.flatnonzero(keep)
+    columns = {name: column.take(which) for name, column in batch.columns.items()}
+    return Batch(len(which), columns, {}), times if times is None else times[which]

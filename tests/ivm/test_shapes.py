@@ -318,9 +318,9 @@ def test_a_count_lists_no_pairs_that_a_negation_excludes(rule, tmp_path, monkeyp
     never listed.
     """
     listed, persons = [], 3000
-    passing = columns._passing
+    passing = columns.passing
     monkeypatch.setattr(
-        columns, "_passing", lambda *args: listed.append(args[1].n) or passing(*args)
+        columns, "passing", lambda *args: listed.append(args[1].n) or passing(*args)
     )
     with ivm.open(tmp_path / "s.pages", sync="off", threads=1) as workspace:
         workspace.install(lsqb.DECLARATIONS, "social")

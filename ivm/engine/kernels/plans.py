@@ -17,7 +17,7 @@ pagestore/runtime/types.py).
 from typing import NamedTuple
 
 from ivm.engine.kernels.terms import compute
-from ivm.ways.kernels.exact_sums import BROKEN, PARTS_MAX, cut
+from ivm.views.kernels.exact_sums import BROKEN, PARTS_MAX, cut
 from ivm.ways.kernels.match import (
     HITS,
     INDEX_GROUP,

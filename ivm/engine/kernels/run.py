@@ -34,7 +34,7 @@ from ivm.engine.kernels.plans import (
     put_back,
     scan,
 )
-from ivm.ways.kernels.exact_sums import BROKEN
+from ivm.views.kernels.exact_sums import BROKEN
 from ivm.ways.kernels.probe import Branches, Composing
 from ivm.ways.kernels.ranges import MEASURED, POINTS, Ranged, follow_range
 from ivm.ways.kernels.states import States, follow_state, leave_out

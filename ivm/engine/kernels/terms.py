@@ -6,7 +6,7 @@ A row of `terms` is one operation, on columns before it. What may fail (a divisi
 that its type cannot hold) is left to Python if it does.
 """
 
-from ivm.ways.kernels.exact_sums import BROKEN
+from ivm.views.kernels.exact_sums import BROKEN
 from pagestore.compiled import WORD_MAX, WORD_MIN, Table, float_of_bits, float_to_bits, kernel
 
 # columns of `terms`: the operation, the columns that it takes and the one that it makes; the least

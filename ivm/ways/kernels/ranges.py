@@ -10,7 +10,7 @@ A point is computed once, however many changes reach it.
 
 from typing import NamedTuple
 
-from ivm.ways.kernels.exact_sums import (
+from ivm.views.kernels.exact_sums import (
     BROKEN,
     COUNTED,
     MEAN,

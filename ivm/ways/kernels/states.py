@@ -15,7 +15,7 @@ Python, which fills it again:
 
 from typing import NamedTuple
 
-from ivm.ways.kernels.exact_sums import (
+from ivm.views.kernels.exact_sums import (
     BROKEN,
     UNIT,
     Rounding,

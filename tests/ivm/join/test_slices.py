@@ -106,7 +106,7 @@ def test_one_long_interval_does_not_make_all_others_be_looked_at():
 @pytest.mark.parametrize("spread", [3, 1000, 1 << 20, 1 << 62])
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_keys_are_found_however_far_apart_and_however_many_are_sought(spread, columns):
-    """At first by bisection, later by their codes, if these are few for the keys sought so far."""
+    """By their codes, or by hashes if these are many for the keys that there are."""
     drawn = np.random.default_rng(spread % 97 + columns)
     ends = -spread, spread
     keys = distinct(drawn.integers(*ends, (columns, 50)))

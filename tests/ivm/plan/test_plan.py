@@ -8,6 +8,7 @@ import pytest
 import ivm
 from ivm.errors import ConstructError, RangeError
 from ivm.plan import costs, join_order
+from ivm.plan.conjunction import Conjunction
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.plan import Columns
 from ivm.plan.planner import make_plans
@@ -388,6 +389,24 @@ def test_orders_of_many_atoms_are_found_in_calls_of_the_square_of_these():
         return sum(code.co_filename == join_order.__file__ for code in called)
 
     assert calls(20) < 4 * calls(10)
+
+
+@pytest.mark.parametrize("atoms", [2, 12, 40])
+def test_atoms_of_the_same_variables_share_a_layout(atoms, monkeypatch):
+    """As the aggregates of one SELECT have them, each a function of the groups' columns."""
+    laid, plan = [], Conjunction.plan
+    monkeypatch.setattr(
+        Conjunction, "plan", lambda self, *given: laid.append(given) or plan(self, *given)
+    )
+    declared = "".join(f"f{i}[x, y] = v -> int(x), int(y), int(v). " for i in range(atoms))
+    body = ", ".join(f"f{i}[x, y] = v{i}" for i in range(atoms))
+    program = compile(f"{declared} p(x, y, v0, v{atoms - 1}) <- {body}.")
+    stored = {name: len(predicate.keys) for name, predicate in program.predicates.items()}
+    stored["p"] = 4
+    rule = program.rules[0]
+    (made,) = make_plans(rule, program.predicates, stored, even, lambda const: const.value)
+    assert isinstance(made.way, Columns) and len(made.probes) == atoms
+    assert len(laid) <= 2
 
 
 def test_atoms_in_key_order_are_probed_without_another_index(tmp_path):

@@ -3,6 +3,7 @@ and went.
 """
 
 import math
+import re
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import ivm
 from ivm.errors import RangeError
 from ivm.join.groups import added, summed
-from ivm.views.exact_sum import parts_of, round_parts, split_floats
+from ivm.views.exact_sum import _rounded, parts_of, round_parts, split_floats
 from pagestore.values.codec import float_values, float_words
 from tests.support.mirror import Mirror
 from tests.support.programs.amounts import times
@@ -93,6 +94,47 @@ def test_ratios_of_integers_are_rounded_once(groups, scale, op):
     assert float_values(words).tolist() == [
         float(Fraction(sum(group), n)) for group, n in zip(groups, below, strict=True)
     ]
+
+
+OPERATIONS = "total", "avg", "variance", "var_pop", "stddev", "stddev_pop"
+NUMBERS = {
+    "floats": (None, [0.0, 0.1, -0.1, 5e-324, 1e300, -1e300, 2.0**-53, 1.0, 1e16, math.pi]),
+    "extreme floats": (None, [1.7e308, 2.2250738585072014e-308, -5e-324, math.inf, math.nan]),
+    "small integers": (0, [0, 1, -1, 7, 999, -998]),
+    "decimals": (2, [0, 5, -5, 10**15, -(10**15), 2**31]),
+    "great integers": (18, [2**62, -(2**62), 2**32, 2**32 - 1, 1, 0]),
+}
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_a_kernel_rounds_as_python_does(op, kind):
+    """Groups of one, of two and of many numbers together, also those that the kernel leaves."""
+    scale, numbers = NUMBERS[kind]
+    chance, squared, floats = np.random.default_rng(1), op not in ("total", "avg"), scale is None
+    groups = [[one] for one in numbers]
+    groups += [chance.choice(numbers, n).tolist() for n in (2, 2, 2, 3, 50)]
+    for group in groups:
+        words = float_words(np.array(group)) if floats else np.array(group, np.int64)
+        sums = dict[int, int]()
+        for places, parts, _ in parts_of(words, floats, squared, op != "total"):
+            for place, part in zip(places.tolist(), parts.tolist(), strict=True):
+                sums[place] = sums.get(place, 0) + part
+        places, amounts = map(np.array, zip(*sorted(sums.items()), strict=True))
+        repeated = np.tile(places, 3), np.tile(amounts, 3), np.arange(3) * len(places)
+        try:
+            expected = _rounded(op, sorted(sums.items()), scale)
+        except RangeError as error:
+            with pytest.raises(RangeError, match=re.escape(str(error))):
+                round_parts(op, *repeated, scale)
+            continue
+        words, there = round_parts(op, *repeated, scale)
+        assert there.tolist() == [expected is not None] * 3
+        assert (
+            words.tolist() == []
+            if expected is None
+            else np.array_equal(words, float_words(np.array([expected] * 3)))
+        )
 
 
 INTEGERS = st.sampled_from([0, 1, -1, 2**32 - 1, 2**32, -(2**32), 2**62, -(2**62)])

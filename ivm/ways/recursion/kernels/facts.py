@@ -9,7 +9,7 @@ Groups of arguments of the kernels that maintain strata (see pagestore/runtime/t
 
 from typing import NamedTuple
 
-from ivm.ways.recursion.kernels.rounds import hash_of
+from ivm.join.kernels.numbers import hash_of
 from pagestore.compiled import (
     CHANGES,
     ERASE,

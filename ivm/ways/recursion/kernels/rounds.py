@@ -21,6 +21,7 @@ Join values of a semilattice by the operator that a user registered.
 
 from typing import NamedTuple
 
+from ivm.join.kernels.numbers import hash_of
 from pagestore.compiled import Table, Words, call_operator, inlined, kernel
 
 # columns of a fact after its words
@@ -177,13 +178,6 @@ def join(bodies: Bodies, facts: Facts, run: Run, b: int, fact: int):
         fresh = False
         if depth == 0:
             return DONE
-
-
-@inlined
-def hash_of(code: int, word: int):
-    """Mix one more word into a hash."""
-    code = (code ^ word) * -7046029254386353131
-    return code ^ ((code >> 29) & 0x7FFFFFFFF)
 
 
 @inlined

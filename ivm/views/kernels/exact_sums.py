@@ -169,6 +169,28 @@ def rounded(room: SumRoom, how: Rounding):
 
 
 @kernel
+def round_groups(
+    places: Words,
+    amounts: Words,
+    starts: Words,
+    room: SumRoom,
+    how: Rounding,
+    words: Words,
+    there: Words,
+):
+    """Set words[g] and there[g] to the result of each group of parts, the first at starts[g]."""
+    for g in range(starts.shape[0]):
+        end = starts[g + 1] if g + 1 < starts.shape[0] else places.shape[0]
+        fits = True
+        begin_sum(room)
+        for i in range(starts[g], end):
+            fits = fits and add_part_of(room, how.kind, places[i], amounts[i])
+        there[g] = BROKEN
+        if fits:
+            there[g], words[g] = rounded(room, how)
+
+
+@kernel
 def divided(room: SumRoom, how: Rounding, by: int, more: int):
     """Return the word of room.digits divided by two numbers, and as words of a decimal are."""
     divisors = room.divisors
@@ -292,7 +314,8 @@ def divide(digits: Words, by: int):
     rest = 0
     for i in range(digits.shape[0] - 1, -1, -1):
         total = rest << 32 | digits[i]
-        digits[i], rest = total // by, total % by
+        if total and by > 1:
+            digits[i], rest = total // by, total % by
     return int(rest != 0)
 
 
