@@ -4,6 +4,7 @@ rules.
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -345,12 +346,67 @@ HAVING count(*) > 1
 """
 
 
+# over the tables of a shop, and what each place is given in turn
+ASKED: dict[str, tuple[str, Callable[[int], list[Any]]]] = {
+    "a row by key": ("SELECT item FROM sale WHERE id = ?", lambda k: [k]),
+    "a count by a range": ("SELECT count(*) FROM sale WHERE item > ?", lambda k: [k % 900]),
+    "a group of a range of keys": (
+        "SELECT shop, sum(n) AS s FROM sale WHERE id BETWEEN ? AND ? GROUP BY shop ORDER BY shop",
+        lambda k: [k, k + 500],
+    ),
+    "a group with HAVING": (
+        "SELECT shop, sum(n) AS s FROM sale WHERE item < ? GROUP BY shop HAVING sum(n) > ? "
+        "ORDER BY shop",
+        lambda k: [500 + k % 400, k % 300],
+    ),
+    "a join with a group": (
+        "SELECT i.kind, sum(i.price * s.n) AS t FROM sale s JOIN item i ON i.id = s.item "
+        "WHERE i.price >= ? AND s.n > ? GROUP BY i.kind ORDER BY i.kind",
+        lambda k: [k % 40, k % 4],
+    ),
+    "the first of an order": (
+        "SELECT id, item FROM sale WHERE shop = ? AND n >= ? ORDER BY item DESC, id LIMIT 10",
+        lambda k: [k % 100, k % 4],
+    ),
+}
+
+
+def _asked(ws: ivm.Workspace) -> Iterator[Row]:
+    """Yield two rows for each question: asked for the first time, and again with other values."""
+    names = ("item", "sale", "closed")
+    peer = duckdb_with({name: ws[name].to_arrow() for name in names})
+    for name, (text, values) in ASKED.items():
+        for again in (False, True):
+            yield Row(
+                f"{name}, {'again with other values' if again else 'asked first'}",
+                those_installed(
+                    Side("ivm", partial(_answers, ws.sql, text, values, again, count())),
+                    Side(
+                        "DuckDB",
+                        partial(_answers, peer and peer.execute, text, values, again, count()),
+                    ),
+                ),
+                15,
+                stretch=3,
+            )
+
+
+def _answers(
+    ask: Any, text: str, values: Callable[[int], list[Any]], again: bool, numbers: Iterator[int]
+) -> list[Any]:
+    """Return the rows of a question, whose text is a new one unless it is asked again."""
+    number = next(numbers)
+    found = ask(text if again else f"{text} -- {number}", values(number))
+    return [tuple(row) for row in (found.fetchall() if hasattr(found, "fetchall") else found)]
+
+
 def sql_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Translate a query of 50 lines; install ten views of SQL, and edit a row under them, beside
-    the same rules.
+    """Translate a query of 50 lines; ask questions for the first time and again; install ten views
+    of SQL, and edit a row under them, beside the same rules.
     """
     by_sql, by_rules = (_sold(folder / f"{name}.pages", options.size) for name in ("sql", "rules"))
     yield Row("translate a query of 50 lines", [Side("ivm", lambda: _translated(by_sql))], 15)
+    yield from _asked(by_sql)
     for number, query in enumerate(QUERIES):
         by_sql.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
     texts = dict(by_sql.blocks)
