@@ -55,6 +55,7 @@ ODD = [
     float("inf"),
     "2024-01-03",
 ]
+MANY_COLUMNS = "".join(f", a + {n} AS c{n}" for n in range(70))  # that no one relation has
 DIALECTS = ["duckdb", "duckdb", "duckdb", "postgres", "sqlite", "spark"]
 QUESTIONS = [
     "SELECT * FROM paid WHERE id = {int}",
@@ -424,3 +425,26 @@ def test_others_change_tables_between(tmp_path: Any) -> None:
             other.sql(change)
             for _ in range(3):
                 assert next(iter(ws.sql("SELECT a FROM t WHERE id = 1")), None) == expected
+
+
+@pytest.mark.parametrize("more", ["", MANY_COLUMNS])
+def test_a_question_for_any_values_reads_one_version(
+    more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit comes before its rules are evaluated for the first time."""
+    ws, text = ivm.open(":memory:"), f"SELECT k, a {more} FROM r WHERE a < ?"
+    ws.sql("CREATE TABLE r (k INT PRIMARY KEY, a INT); INSERT INTO r VALUES (1, 2)")
+    expected, ask, meant = [list(ws.sql(text, [n])) for n in (9, 8)], Reader.ask, list[Any]()
+
+    def after_a_commit(reader: Reader, *given: Any) -> Any:
+        meant.append(given)
+        with monkeypatch.context() as plain:
+            plain.setattr(Reader, "ask", ask)
+            if len(meant) == 1:
+                ws.sql("DROP TABLE r; CREATE TABLE r (a INT PRIMARY KEY, k INT)")
+        return ask(reader, *given)
+
+    monkeypatch.setattr(Reader, "ask", after_a_commit)
+    assert [list(ws.sql(text, [7]))] == expected[:1]
+    assert meant and all(len(given) == 2 for given in meant)  # which were given values
+    assert list(ws.sql(text, [7])) == []

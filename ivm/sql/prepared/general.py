@@ -105,14 +105,14 @@ def _ask_first(
     places = _with_places(node, values)
     if not places or not _means(node, original, values):
         return None, None
-    with reader.catalog() as catalog:
+    with reader.catalog() as catalog:  # within it, both are of one version
         queries = Queries(Builder("sql"), catalog.schema())
         rules = understood(queries, queries.query(node, None, top=True))
-    types = {n: place.typed.type for n, place in places.items() if place.typed is not None}
-    given = _given(types, values) if all(map(_has_places, types.values())) else None
-    if not given:
-        return None, None
-    answer = rules.answer([partial(reader.ask, trees.program, given) for trees in rules.parts])
+        types = {n: place.typed.type for n, place in places.items() if place.typed is not None}
+        given = _given(types, values) if all(map(_has_places, types.values())) else None
+        if not given:
+            return None, None
+        answer = rules.answer([partial(reader.ask, trees.program, given) for trees in rules.parts])
     kept = compiled(reader, node, rules)
     return answer, None if kept is None else kept._replace(types=types)
 
