@@ -14,10 +14,11 @@ from ivm.sql.errors import SqlError, nearest
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Scope, Source
 from ivm.sql.rules import Body, Builder, Table
-from ivm.sql.session import Host
+from ivm.sql.session import Host, refuse_changed
 from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, variables
 from ivm.sql.trees import Trees
 from ivm.sql.types import SqlType
+from pagestore.host import catalog_of
 
 # what satisfies the body of the first rule satisfies that of the second; none satisfies it
 Demand = tuple[Rule, Rule | None]
@@ -52,14 +53,13 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
     Raises SqlError, or what its rows violate; then nothing is changed.
     """
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap)
+        catalog, before = Catalog(snap), catalog_of(snap)
+        trees, texts = as_rules(catalog, name, checks)
     saved = catalog.tables.get(name, {})
     indices = saved.get("indices", {}) if indices is None else indices
-    with host.store.snapshot() as snap:
-        catalog.source = snap
-        trees, texts = as_rules(catalog, name, checks)
 
     def save(txn: Any) -> None:
+        refuse_changed(trees.program, before, txn)
         changed = Catalog(txn)
         saved = changed.tables.setdefault(name, {"columns": columns_saved(changed, name)})
         saved |= {"constraints": texts, "indices": indices}

@@ -23,9 +23,10 @@ from ivm.names import CATALOG, ONE
 from ivm.question import Question, evaluated, understand
 from ivm.rules.stored import KnownRules
 from ivm.sql.catalog import Catalog
+from ivm.sql.errors import SqlError
 from ivm.terms.encoder import NONE_GIVEN
 from ivm.transaction import undone
-from pagestore.host import Store
+from pagestore.host import Store, catalog_of
 
 if TYPE_CHECKING:
     from ivm.transaction import Maintainer, Transaction
@@ -153,3 +154,14 @@ def change_catalog(host: Host, message: str, change: Callable[[Any, Catalog], No
         catalog = Catalog(txn)
         change(txn, catalog)
         txn.properties[CATALOG] = catalog.saved()
+
+
+def refuse_changed(program: Program, before: Any, txn: Any, node: Any = None) -> None:
+    """Raise SqlError if a table that rules read has other columns in a transaction than it had in
+    the catalog `before`, which the rules were made for.
+    """
+    (names, made), now = mentioned(program.statements), catalog_of(txn)
+    for name in names - made:
+        table, same = before.relations.get(name), now.relations.get(name)
+        if table and (not same or (table.schema, table.bag) != (same.schema, same.bag)):
+            raise SqlError(f"{name} has changed meanwhile: run the statement again", node)

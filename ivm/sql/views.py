@@ -23,13 +23,13 @@ from ivm.sql.functions.clock import wind, with_moments
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
-from ivm.sql.session import Host, Reader, change_catalog, with_one
+from ivm.sql.session import Host, Reader, change_catalog, refuse_changed, with_one
 from ivm.sql.system.settings import SHOWN
 from ivm.sql.system.settings import shown as settings_shown
 from ivm.sql.terms import Lit
 from ivm.sql.trees import Trees
 from ivm.sql.types import BLOB, INTEGER, NULL
-from pagestore.host import Column, Type, of_texts, typed
+from pagestore.host import Column, Type, catalog_of, of_texts, typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,7 +144,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         if ONE not in first:
             with_one(first)
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap)
+        catalog, before = Catalog(snap), catalog_of(snap)
         if not _may_create(catalog, name, node):
             return
         own = catalog.find(name)
@@ -183,6 +183,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
     trees = kept_trees(name, saved["sql"], finished)
 
     def edit(txn: Any) -> None:
+        refuse_changed(trees.program, before, txn.inner, node)
         catalog = Catalog(txn.inner)
         catalog.kept[name] = saved
         if own is not None and own != name:

@@ -201,3 +201,48 @@ def test_a_question_reads_one_version_whatever_is_committed_meanwhile(
     state = ws.at(ws.store.version) if at else ws
     assert list(state.sql(question) or ()) == expected != []
     assert len(meant) == (2 if MANY in question else 1)
+
+
+@pytest.mark.parametrize(
+    ("statement", "meanwhile", "refused"),
+    [
+        (statement, meanwhile, refused)
+        for statement in (
+            "CREATE MATERIALIZED VIEW v AS SELECT a FROM r",
+            "CREATE OR REPLACE MATERIALIZED VIEW n AS SELECT sum(a) AS n FROM r",
+            "ALTER TABLE r ADD CONSTRAINT c CHECK (a < 5)",
+            "ALTER TABLE r ADD CONSTRAINT c UNIQUE (a)",
+        )
+        for meanwhile, refused in (
+            ("DROP TABLE r; CREATE TABLE r (b INT, a INT)", True),
+            ("INSERT INTO r VALUES (3, 4); CREATE TABLE other (a INT)", False),
+        )
+    ],
+)
+def test_rules_are_not_installed_over_a_table_that_has_changed_meanwhile(
+    ws: ivm.Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    statement: str,
+    meanwhile: str,
+    refused: bool,
+) -> None:
+    """A commit comes after a statement is made rules, and before these are installed."""
+    ws.sql("CREATE TABLE r (a INT, b INT); INSERT INTO r VALUES (1, 2)")
+    install = ivm.Workspace._install
+
+    def after_a_commit(*given: Any, **how: Any) -> None:
+        with monkeypatch.context() as plain:
+            plain.setattr(ivm.Workspace, "_install", install)
+            ws.sql(meanwhile)
+        install(*given, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ivm.Workspace, "_install", after_a_commit)
+        if refused:
+            with pytest.raises(SqlError, match="r has changed meanwhile: run the statement again"):
+                ws.sql(statement)
+        else:
+            ws.sql(statement)
+    if refused:
+        ws.sql(statement)
+    assert ws.check() == []
