@@ -610,9 +610,7 @@ def _range_of(typed: Typed) -> Iterator[Operation]:
 
 
 def _conjunction(body: Formula | None) -> And:
-    if body is None:
-        return And(())
-    return body if isinstance(body, And) else And((body,))
+    return And(()) if body is None else body if isinstance(body, And) else And((body,))
 
 
 def _results(aggregates: tuple[Any, ...]) -> set[str]:

@@ -193,11 +193,9 @@ class JoinOrders:
         return sum(operations for operations, *_ in levels[own:]) / max(1.0, levels[own - 1][1])
 
     def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
-        return (
-            tuple(chain.from_iterable(map(self._placed, (None, *names))))
-            if self._equal
-            else (*names,)
-        )
+        if self._equal:
+            return tuple(chain.from_iterable(map(self._placed, (None, *names))))
+        return (*names,)
 
     def _placed(self, name: str | None) -> tuple[str, ...]:
         """Return a variable and those that it fixes; for None, those that constants fix."""

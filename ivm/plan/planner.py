@@ -444,9 +444,7 @@ def _is_found_by_links(
     """
     if not is_supported(plan) or not is_linked(plan) or _reads_little(plan, orders, distinct):
         return False
-    if not is_linked(plan, ranges=True):
-        return True
-    return not _lists_pairs(conjunction, plan)
+    return not (is_linked(plan, ranges=True) and _lists_pairs(conjunction, plan))
 
 
 def _lists_pairs(conjunction: Conjunction, plan: Plan) -> bool:

@@ -102,9 +102,7 @@ class InstalledRule:
     @property
     def way(self) -> type[Way]:
         """How a rule without plans is evaluated."""
-        if self.span:
-            return Ranges
-        return Texts if self.reads else Constants
+        return Ranges if self.span else Texts if self.reads else Constants
 
     def sensitivity_names(self, number: int) -> list[str]:
         """Return the stored names of a plan's sensitivity indices, one for each sensor."""

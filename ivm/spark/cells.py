@@ -496,8 +496,7 @@ class Cells:
         done.raise_failure()
         manifest = {
             **before, "generation": number, "layout": layout._asdict(), "sequence": batch.number,
-            "token": "",
-            "versions": [done.versions.get(cell, 0) for cell in range(cells)],
+            "token": "", "versions": [done.versions.get(cell, 0) for cell in range(cells)],
         }  # fmt: skip
         self._folder.save(manifest)
         self._state = State.of(manifest)

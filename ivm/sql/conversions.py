@@ -18,7 +18,9 @@ from ivm.sql.types import (
     BLOB,
     BOOLEAN,
     DATE,
+    DIGITS,
     DOUBLE,
+    FEW,
     FLOAT,
     INTEGER,
     INTERVAL,
@@ -33,6 +35,7 @@ from ivm.sql.types import (
     UUID,
     VARCHAR,
     SqlType,
+    as_decimal,
     common,
     list_of,
 )
@@ -359,13 +362,20 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:  #
     if type_.is_decimal and (given.is_number or given == VARCHAR):
         return call("decimal", term, Lit(type_.scale, "int64"))
     if type_ == VARCHAR and given not in (BLOB, INTERVAL):
-        return call("string", term)
+        return _plain_text(call("string", term), given)
     if maker := OF_TIMES.get((given, type_)):
         return call(maker, term)
     if type_ == TIMESTAMPTZ and given in (DATE, TIMESTAMP):
         return call("datetime:utc", call("datetime", term))
     hint = ": EXTRACT takes parts of an interval" if given == INTERVAL else ""
     raise SqlError(f"{given} is not converted to {type_}{hint}", node)
+
+
+def _plain_text(text: Term, given: SqlType) -> Term:
+    """Return the text of a value, in which DuckDB leaves out the 0 of a decimal below 1 by type."""
+    if not given.is_decimal or given.precision != given.scale:
+        return text
+    return call("string:replace", text, Lit("0.", "string"), Lit(".", "string"))
 
 
 def _one(exponent: int, type_: str) -> Lit:
@@ -397,11 +407,9 @@ def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Te
     if not (own.is_number or own == VARCHAR):
         raise SqlError(f"{own} is not converted to {type_}", node)
     if not type_.wide:
-        return (
-            call("int", term)
-            if type_.is_integer
-            else call("decimal", term, Lit(type_.scale, "int64"))
-        )
+        if type_.is_integer:
+            return call("int", term)
+        return call("decimal", term, Lit(type_.scale, "int64"))
     if own.is_float:
         term = call("float:nearest", term) if type_.is_integer else term
     return call("decimal", term, Lit(type_.scale, "int64"), Lit(type_.precision or MOST, "int64"))
@@ -419,6 +427,10 @@ def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
         return _microseconds(left, node), _microseconds(right, node)
     if target is None:
         raise SqlError(f"{left.type} and {right.type} are not compared: CAST one of them", node)
+    if target.is_decimal:  # whose digits after the point all count
+        scale = max(as_decimal(left.type).scale, as_decimal(right.type).scale)
+        if scale > target.scale or (scale > FEW and target.precision > DIGITS):
+            target = SqlType("DECIMAL", MOST, scale, wide=True)
     return convert(left, target, node), convert(right, target, node)
 
 

@@ -185,9 +185,7 @@ def _converted(value: object, type_: SqlType) -> Value:
         return _READERS[type_](value)
     if type_ == BOOLEAN:
         return bool(_plain(value))
-    if type_ in (JSON, UUID):
-        return shown(value)
-    return _moment(value, type_)
+    return shown(value) if type_ in (JSON, UUID) else _moment(value, type_)
 
 
 _READERS: dict[SqlType, Callable[[str], Value]] = {
@@ -200,6 +198,10 @@ _READERS: dict[SqlType, Callable[[str], Value]] = {
 def _as_text(value: object, type_: SqlType) -> str:
     if type_ == FLOAT:
         return str(float(str(np.float32(str(value)))))
+    if (
+        type_.is_decimal and type_.precision == type_.scale
+    ):  # DuckDB writes no zero before the point
+        return shown(value).replace("0.", ".", 1)
     return shown(value) + "+00" * (type_ == TIMESTAMPTZ)
 
 
@@ -291,11 +293,9 @@ def literal(value: Any) -> exp.Expr:
         return _number(value)
     text, name = _text_and_type(value)
     shown = exp.Literal.string(text)
-    return (
-        shown
-        if name == "VARCHAR"
-        else exp.Cast(this=shown, to=exp.DataType.build(name, dialect="duckdb"))
-    )
+    if name == "VARCHAR":
+        return shown
+    return exp.Cast(this=shown, to=exp.DataType.build(name, dialect="duckdb"))
 
 
 def _item(value: Any) -> exp.Expr:

@@ -46,8 +46,7 @@ WORDS = (
 )  # fmt: skip
 MISTAKEN = {
     "GROUP": "after GROUP comes BY", "ORDER": "after ORDER comes BY",
-    "PARTITION": "after PARTITION comes BY",
-    "TOP": "the number of rows comes last, as in LIMIT 5",
+    "PARTITION": "after PARTITION comes BY", "TOP": "the number of rows comes last, as in LIMIT 5",
 }  # fmt: skip
 TOO_DEEP = "this text nests too deep: give its inner parts a MATERIALIZED VIEW of their own, or write fewer parentheses"
 TAKES = {  # how many arguments DuckDB's functions take of which the parser would read others
@@ -108,6 +107,8 @@ def no_statement(node: exp.Expr) -> SqlError:
             f"{word.upper()} does not go on like this: {shown[:50]}; docs/sql.md shows how it does",
             node,
         )
+    if isinstance(node, exp.Summarize):
+        near = ": write SELECT count(x), count(DISTINCT x), min(x), max(x), avg(x) FROM t"
     return SqlError(
         f"no statement begins with {word}{near or '; docs/sql.md lists the statements'}", node
     )

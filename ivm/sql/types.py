@@ -20,6 +20,7 @@ from ivm.wide import members
 
 DIGITS = 18  # of a decimal in one word
 MOST = 38  # of any decimal
+FEW = 8  # digits after the point; with more, a word of 18 has too few before it for a sum
 SUMMED = 15  # a sum of a column of more digits is kept in more than one word
 WIDTHS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38}  # decimal digits
 UNSIGNED = {"UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20}

@@ -175,10 +175,8 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
     ]
     saved: dict[str, Any] = {
         "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown,
-        "weighs": finished.weighs,
-        "notes": finished.notes, "wide": finished.wide, "keys": finished.keys,
-        "leading": finished.leading,
-        **to_save(node),
+        "weighs": finished.weighs, "notes": finished.notes, "wide": finished.wide,
+        "keys": finished.keys, "leading": finished.leading, **to_save(node),
     }  # fmt: skip
     trees = kept_trees(name, saved["sql"], finished)
 

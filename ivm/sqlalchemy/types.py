@@ -26,9 +26,7 @@ def alchemy_type(type_: SqlType) -> Any:
         return types.ARRAY(alchemy_type(type_.element))
     if type_.is_decimal:
         return types.NUMERIC(type_.precision, type_.scale)
-    if type_.words:
-        return types.Enum(*type_.words)
-    return BY_NAME.get(type_.name, types.NullType)
+    return types.Enum(*type_.words) if type_.words else BY_NAME.get(type_.name, types.NullType)
 
 
 class IvmTypeCompiler(GenericTypeCompiler):

@@ -41,9 +41,7 @@ def _fitting(function: Callable[..., Any], gives: str) -> Callable[..., Any]:
 
     def fitting(*args: Any) -> Any:
         found = function(*args)
-        if digits is not None:
-            return checked(found, digits, precision(gives))
-        return found
+        return checked(found, digits, precision(gives)) if digits is not None else found
 
     return fitting
 

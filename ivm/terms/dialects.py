@@ -63,11 +63,9 @@ def sqlite_decimal(value: Decimal) -> str:
 def _grouped(value: Any, digits: int) -> str:
     """Return a number with commas between thousands, as format_number of Spark."""
     exact = value if isinstance(value, Decimal) else Decimal(repr(value))
-    return (
-        f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_EVEN):,f}"
-        if digits >= 0
-        else no_value()
-    )
+    if digits < 0:
+        no_value()
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_EVEN):,f}"
 
 
 def _half_even(value: float, digits: int, rounding: str = ROUND_HALF_EVEN) -> float:

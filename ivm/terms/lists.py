@@ -176,11 +176,9 @@ def _quoted(text: str) -> str:
 
 def _column(pairs: str, place: int) -> str:
     found = values_of(pairs)
-    return (
-        _list([pair[place] for pair in found])
-        if all(isinstance(one, list) for one in found)
-        else no_value()
-    )
+    if not all(isinstance(one, list) for one in found):
+        no_value()
+    return _list([pair[place] for pair in found])
 
 
 _words = lru_cache(2)(values_of)  # of constants, whose places are asked for one after the other

@@ -213,6 +213,4 @@ def shown(value: Any) -> str:
         return text.rstrip("0") if "." in text else text
     if isinstance(value, Decimal):
         return f"{value:f}"
-    if isinstance(value, bytes):
-        return text_of(value)
-    return str(value)
+    return text_of(value) if isinstance(value, bytes) else str(value)

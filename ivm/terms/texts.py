@@ -196,11 +196,9 @@ def _split_part(text: str, separator: str, number: int) -> str:
     no such part.
     """
     parts = split(text, separator)
-    return (
-        parts[number - 1 if number > 0 else number]
-        if number and -len(parts) <= number <= len(parts)
-        else ""
-    )
+    if number and -len(parts) <= number <= len(parts):
+        return parts[number - 1 if number > 0 else number]
+    return ""
 
 
 def _part_from(text: str, start: int, count: int) -> str:
@@ -227,11 +225,9 @@ def _formatted(template: str, *values: Any) -> str:
 def _marked(mark: str, value: Any) -> str:
     if any(int(size[:10]) > SIZE_MAX for size in re.findall(r"\d+", mark)):
         no_value()
-    return (
-        shown(value)
-        if mark == "{}"
-        else format(float(value) if isinstance(value, Decimal) else value, mark[2:-1])
-    )
+    if mark == "{}":
+        return shown(value)
+    return format(float(value) if isinstance(value, Decimal) else value, mark[2:-1])
 
 
 def _reversed(text: str) -> str:

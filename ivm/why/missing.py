@@ -113,11 +113,9 @@ class Missing:
             for failure in self._fails(*way, with_values(atom, values, rule.types))
         ]
         shown = tuple(one for one in fails if one not in helpers)
-        return (
-            [Failure(rule, shown, values), *failures]
-            if shown
-            else failures or [Failure(rule, fails, values)]
-        )
+        if shown:
+            return [Failure(rule, shown, values), *failures]
+        return failures or [Failure(rule, fails, values)]
 
     def _sets(self, goal: Atom, size: int, above: frozenset[Atom]) -> list[Insertions]:
         """Return sets of at most `size` insertions by which a goal would follow; none that needs

@@ -240,9 +240,7 @@ class Relation(Keyed):
             except OverflowError:
                 pass  # values that do not fit raise below
             else:
-                if values is None:
-                    return default
-                return _alone(values)
+                return default if values is None else _alone(values)
         schema = self.schema
         if len(row) != len(schema.key):
             key = schema.key[: self.enough() if self.enough else None]

@@ -244,9 +244,7 @@ def page_fault(words: np.ndarray, page: int) -> str | None:
     """
     if int(words[CRC]) != crc32c.crc32c(words[1:].data):
         return "its checksum does not match its bytes"
-    if int(words[ID]) != page:
-        return f"it says that it is page {int(words[ID])}"
-    return None
+    return f"it says that it is page {int(words[ID])}" if int(words[ID]) != page else None
 
 
 def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:

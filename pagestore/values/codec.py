@@ -134,9 +134,7 @@ def typed(column: Column, values: Any) -> pa.Array:
     except Misfit as misfit:
         raise _refused(column, misfit) from None
     array = array.cast(column.type.arrow)
-    if there is None:
-        return array
-    return with_nulls(array, there)
+    return array if there is None else with_nulls(array, there)
 
 
 def _refused(column: Column, misfit: Misfit, first: int = 0) -> WordError:

@@ -282,9 +282,7 @@ def _table_of(rows: Any) -> pa.Table:
     batches = arrow_batches(rows)
     if isinstance(rows, pa.Table):
         return rows
-    if batches is None:
-        return pa.table(rows)
-    return batches.read_all()
+    return pa.table(rows) if batches is None else batches.read_all()
 
 
 def check_names(

@@ -232,9 +232,7 @@ class TextOrder:
     def rank(self, text: bytes) -> int:
         """Return how many texts are below a text, which need not exist. O(log texts)."""
         known = self._key_of(self._dictionary.id_of(text))
-        if known is not None:
-            return self._rank_of(known)
-        return self._search(text, 0, self.count)
+        return self._rank_of(known) if known is not None else self._search(text, 0, self.count)
 
     def ranks(self, texts: list[bytes]) -> np.ndarray:
         """As `rank`, int64[n] for ascending texts.

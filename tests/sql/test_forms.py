@@ -33,6 +33,15 @@ EDITS = [
     "INSERT INTO t VALUES (1, NULL, 100, 'w', 7, -1), (6, NULL, NULL, 'w,w', 2, 2)",
 ]
 FORMS = {
+    "a share of the rows": [
+        "SELECT id FROM t ORDER BY id LIMIT 40%",
+        "SELECT id, v AS w FROM t ORDER BY w DESC NULLS LAST, 1 LIMIT (20 + 30)%",
+        "SELECT p, count(*) AS n FROM t GROUP BY p ORDER BY n DESC, p NULLS FIRST LIMIT 67 PERCENT",
+        "SELECT id FROM t UNION ALL SELECT k FROM a ORDER BY id NULLS LAST LIMIT 30%",
+        "SELECT count(*) AS n, max(x) AS x FROM (SELECT * FROM t ORDER BY id LIMIT 99.9%)",
+        "SELECT id FROM t ORDER BY id LIMIT 0%",
+        "SELECT id FROM t ORDER BY id LIMIT NULL%",
+    ],
     "a column of USING, and each table's own": [
         "SELECT k, a.k AS x, b.k AS y, a.d FROM a FULL JOIN b USING (k)",
         "SELECT a.k AS x, b.k AS y, k, b.* FROM a RIGHT JOIN b USING (k)",

@@ -443,9 +443,7 @@ def _remedy(have: type, kind: pa.DataType, path: Path_) -> str:
         return f"--cast {name}=string takes it as it is written"
     if pa.types.is_temporal(kind):
         return "write it as a text, as ISO does: 2020-01-31T10:00:00"
-    if have is str:
-        return f"--cast {name}={said(kind)} reads texts as well"
-    return "mend the source"
+    return f"--cast {name}={said(kind)} reads texts as well" if have is str else "mend the source"
 
 
 def _is_utf8(text: str) -> bool:

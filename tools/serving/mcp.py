@@ -84,8 +84,7 @@ def server(inspector: Inspector) -> "MCPServer[Any]":
     tools = Tools(inspector)
     reads: list[Tool] = [
         tools.overview, tools.describe, tools.rows, tools.query, tools.explain, tools.why,
-        tools.history,
-        tools.differences, tools.preview,
+        tools.history, tools.differences, tools.preview,
     ]  # fmt: skip
     for tool in (*reads, *([tools.commit] if inspector.writes else [])):
         hints = ToolAnnotations(

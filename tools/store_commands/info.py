@@ -27,10 +27,9 @@ def run(options: argparse.Namespace) -> int:
         }
         data = {
             "file": str(store.path), "bytes": bytes_, "page_size": store.page_size,
-            "uuid": store.uuid,
-            "version": store.version, "versions": len(store.history()), "retain": store.retain,
-            "tags": store.tags, "branches": store.branches, "relations": relations,
-            "recovery": str(store.recovery) if store.recovery else None,
+            "uuid": store.uuid, "version": store.version, "versions": len(store.history()),
+            "retain": store.retain, "tags": store.tags, "branches": store.branches,
+            "relations": relations, "recovery": str(store.recovery) if store.recovery else None,
         }  # fmt: skip
         lines = [
             f"{store.path}: {size(bytes_)} in pages of {size(store.page_size)}, version "

@@ -567,11 +567,9 @@ def _index(
     if _holds_named(keys, visible):
         order = [*dict.fromkeys([*order, *map(atom.terms.index, needed)])]
     stored = Index(atom.predicate, tuple(range(keys)))
-    return (
-        stored
-        if columns == [*range(len(columns))] and len(columns) <= keys
-        else Index(atom.predicate, tuple(order))
-    )
+    if columns == [*range(len(columns))] and len(columns) <= keys:
+        return stored
+    return Index(atom.predicate, tuple(order))
 
 
 def _holds_named(keys: int, visible: int) -> bool:

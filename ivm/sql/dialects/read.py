@@ -145,6 +145,8 @@ def _parsed_without_functions(text: str, dialect: str) -> list[exp.Expr | None]:
         ends = after is None or after.token_type in ENDS
         if (before.token_type, token.token_type) == (TokenType.ALIAS, TokenType.SELECT) and ends:
             token.token_type = TokenType.VAR  # a name, which PostgreSQL takes after AS
+        elif (token.text.lower(), after and after.token_type) == ("window", TokenType.L_PAREN):
+            token.token_type = TokenType.VAR  # a function of Spark
         elif token.token_type == TokenType.BYTE_STRING:  # E'...'
             token.token_type = TokenType.STRING
     with syntax.reading(text):

@@ -121,9 +121,8 @@ _PARTS = {
     **dict.fromkeys(("DOW", "DAYOFWEEK"), f"CAST(dayofweek({DATE}) AS INTEGER) + 1"),
     **dict.fromkeys(("DOW_ISO", "DAYOFWEEK_ISO"), f"CAST(isodow({DATE}) AS INTEGER)"),
     "DOY": f"CAST(dayofyear({DATE}) AS INTEGER)", "YEAROFWEEK": f"CAST(isoyear({DATE}) AS INTEGER)",
-    **{name: f"CAST({part}({MOMENT}) AS INTEGER)" for part, names in
-       (("hour", "HOUR H HOURS HR HRS"), ("minute",
-       "MINUTE MIN M MINS MINUTES")) for name in names.split()},
+    **{name: f"CAST({part}({MOMENT}) AS INTEGER)" for part, names in (("hour",
+        "HOUR H HOURS HR HRS"), ("minute", "MINUTE MIN M MINS MINUTES")) for name in names.split()},
     **dict.fromkeys(("SECOND", "S", "SEC", "SECONDS", "SECS"),
     f"CAST((epoch_us({MOMENT}) - 60000000 * "
                     f"CAST(floor(epoch_us({MOMENT}) / 60000000) AS BIGINT)) / 1000000 AS "
@@ -413,11 +412,9 @@ def cast(node: exp.Cast) -> exp.Expr | None:
     if typed and not node.args.get("safe") and not isinstance(node, exp.TryCast):
         return None  # DATE '2024-01-31'
     if isinstance(node.this, exp.Literal) and not node.this.is_string and "." not in node.this.name:
-        return (
-            exp.Cast(this=node.this, to=node.to)
-            if not node.args.get("safe") and node.this.name in ("0", "1")
-            else cast_as("try_spark" if node.args.get("safe") else "spark", node)
-        )
+        if not node.args.get("safe") and node.this.name in ("0", "1"):
+            return exp.Cast(this=node.this, to=node.to)
+        return cast_as("try_spark" if node.args.get("safe") else "spark", node)
     return cast_as("try_spark" if node.args.get("safe") else "spark", node)
 
 
@@ -560,8 +557,6 @@ def no_json(node: exp.Expr) -> exp.Expr:
 def any_of(node: exp.Any) -> exp.Expr | None:
     """any(x) as an aggregate, which parses as `x = ANY (...)` does."""
     compared = isinstance(node.parent, exp.Binary) and node.arg_key == "expression"
-    return (
-        None
-        if compared or isinstance(node.this, exp.Query)
-        else duckdb("bool_or(:x)", {"x": node.this})
-    )
+    if compared or isinstance(node.this, exp.Query):
+        return None
+    return duckdb("bool_or(:x)", {"x": node.this})

@@ -298,11 +298,9 @@ def _whole(node: exp.DataType) -> exp.Expr | None:
     """Return the type of whole numbers, which have 64 bits under any name."""
     whole = exp.DataType.Type
     names = (whole.INT, whole.TINYINT, whole.SMALLINT, whole.MEDIUMINT)
-    return (
-        exp.DataType.build("BIGINT")
-        if node.this in names and isinstance(node.parent, exp.Cast)
-        else None
-    )
+    if node.this in names and isinstance(node.parent, exp.Cast):
+        return exp.DataType.build("BIGINT")
+    return None
 
 
 def _cast(node: exp.Cast) -> exp.Expr:
@@ -338,6 +336,13 @@ def _no_operator(node: exp.Expr) -> exp.Expr:
     raise SqlError("SQLite has no operator ^: write pow(x, y)", node)
 
 
+def _no_limit(node: exp.Expr) -> None:
+    """LIMIT and OFFSET, of which a negative one is as none."""
+    if not node.expression.is_string:
+        text = "CASE WHEN :n >= 0 THEN :n WHEN :n < 0 THEN NULL ELSE '' END"
+        node.set("expression", duckdb(text, {"n": node.expression}))
+
+
 def _chr(node: exp.Chr) -> exp.Expr:
     return _letters(node.expressions)
 
@@ -356,8 +361,8 @@ OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Mod: _remainder, exp.DPipe: _joined, exp.Values: numbered_columns,
     exp.BitwiseLeftShift: lambda node: _moved_bits(node, 1),
     exp.BitwiseRightShift: lambda node: _moved_bits(node, -1), exp.Like: _like, exp.Glob: _glob,
-    exp.GroupConcat: _listed, exp.Trim: _trimmed, exp.Substring: _substring, exp.DataType: _whole, exp.Chr: _chr,
-    **dict.fromkeys((*ROWS, exp.Between), _of_one_kind),
-    exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json,
+    exp.GroupConcat: _listed, exp.Trim: _trimmed, exp.Substring: _substring, exp.DataType: _whole,
+    exp.Chr: _chr, **dict.fromkeys((*ROWS, exp.Between), _of_one_kind), exp.JSONExtract: _of_json,
+    exp.JSONExtractScalar: _of_json, exp.Limit: _no_limit, exp.Offset: _no_limit,
 }  # fmt: skip
 TABLE = table("SQLite", "sqlite", SAME, CALLS, OPERATORS, INSTEAD)

@@ -130,11 +130,9 @@ def _called(node: exp.Anonymous, rows: Table) -> exp.Expr:
     name, given = node.name.lower(), node.expressions
     for parameters, meaning in rows.meanings.get(name, ()):
         if (values := _bound(parameters, given)) is not None:
-            return (
-                meaning(node)
-                if callable(meaning)
-                else duckdb(_spread(meaning, parameters, given), values, node)
-            )
+            if callable(meaning):
+                return meaning(node)
+            return duckdb(_spread(meaning, parameters, given), values, node)
     if name in rows.same:
         names = [f"a{n}" for n in range(len(given))]
         return duckdb(

@@ -49,8 +49,6 @@ def subquery(query: exp.Select, alias: str) -> exp.Subquery:
 
 def rows_of(table: pa.Table) -> list[Row]:
     """Return an Arrow table's rows as tuples."""
-    return (
-        list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        if table.num_columns
-        else []
-    )
+    if table.num_columns:
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return []

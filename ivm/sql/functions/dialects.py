@@ -109,6 +109,8 @@ def _as_text(value: Typed, dialect: str, node: exp.Expr) -> Typed:
         value = value._replace(term=call("float", call("string:single", value.term)))
     if value.type.is_float:
         return _of_text(f"{dialect}:number", value, VARCHAR)
+    if value.type.is_decimal:  # with the zero before the point, which DuckDB may leave out
+        value = value._replace(type=value.type._replace(precision=MOST + 1))
     if value.type == TIMESTAMPTZ and dialect != "postgres":
         value = convert(value, TIMESTAMP, node)
     if dialect == "sqlite" and value.type == BOOLEAN:
@@ -118,7 +120,7 @@ def _as_text(value: Typed, dialect: str, node: exp.Expr) -> Typed:
 
 def _sqlite_decimal(value: Typed, node: exp.Expr) -> Typed:
     """Return the text of a number of DECIMAL, of which SQLite keeps a whole one as INTEGER."""
-    if isinstance(value.term, Lit):
+    if isinstance(value.term, Lit) and node.name != "sqlite_cast":
         return _as_text(convert(value, DOUBLE, node), "sqlite", node)
     if value.type.is_float or not isinstance(node.unnest(), exp.Column):
         raise SqlError("a DECIMAL that is computed has a text of its own: CAST it to REAL", node)
@@ -244,9 +246,7 @@ def _sqlite_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
         return Typed(term, wanted, value.nullable)
     if wanted.is_integer and own.is_decimal:
         return convert(_cut(value, node), wanted, node)
-    if wanted.is_decimal and own.is_number:
-        return value
-    return convert(value, wanted, node)
+    return value if wanted.is_decimal and own.is_number else convert(value, wanted, node)
 
 
 _CASTS: dict[str, Callable[[Typed, SqlType, exp.Expr], Typed]] = {
@@ -473,9 +473,8 @@ def _between(node: exp.Expr, value: Value) -> Typed:
 
 
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    "by_type": _by_type, "stored_as": _stored_as,
-    "refused": _refused, "failing": _failing, "as_type": _same_type,
-    **{f"{dialect}_cast": _cast for dialect in _CASTS},
+    "by_type": _by_type, "stored_as": _stored_as, "refused": _refused, "failing": _failing,
+    "as_type": _same_type, **{f"{dialect}_cast": _cast for dialect in _CASTS},
     **{f"{dialect}_text": _text_of for dialect in _CASTS},
     **{f"{dialect}_divide": _divided for dialect in _CASTS},
     **{f"{dialect}_concat": _joined for dialect in _CASTS}, "try_spark_cast": _try_cast,

@@ -314,11 +314,9 @@ def _or_empty(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
     if found.type == NULL:
         return Typed(_text(""), list_of(NULL), False)
     found = _as_list(found, where)
-    return (
-        found._replace(term=call("coalesce", found.term, _text("")), nullable=False)
-        if found.nullable
-        else found
-    )
+    if found.nullable:
+        return found._replace(term=call("coalesce", found.term, _text("")), nullable=False)
+    return found
 
 
 def _texts(node: exp.Expr, value: Value) -> Typed:
@@ -701,7 +699,8 @@ _BY_WORDS = {
     "struct_extract": _sliced,
     "element_at map_extract": _listed_value, "map_contains map_contains_value": _has_key,
     "map_values": _columns, "map_entries": _entries, "map_concat": _merged, "row": _row,
-    "regexp_split_to_array str_split_regex": _split, "enum_code": _code, "to_json": _as_json,
+    "regexp_split_to_array str_split_regex": _split, "enum_code": _code,
+    "to_json json_quote": _as_json,
     "json_extract_string json_extract_path_text json_extract_path json_extract json_exists": _at,
 }  # fmt: skip
 NAMED = {name: of for names, of in _BY_WORDS.items() for name in names.split()}

@@ -119,8 +119,7 @@ def _factorial(node: exp.Expr, value: Value) -> Typed:
     if not number.type.is_integer:
         raise SqlError(f"factorial takes a whole number, and this is {number.type}", node)
     words = Lit(",".join(f'"{factorial(n)}"' for n in range(21)), "string")
-    term = call("int", call("string:word", words, number.term))
-    return Typed(term, HUGEINT, number.nullable)
+    return Typed(call("int", call("string:word", words, number.term)), HUGEINT, number.nullable)
 
 
 def _operator(node: exp.Expr, value: Value) -> Typed:
@@ -139,8 +138,8 @@ _OPERATORS: dict[str, type[exp.Expr]] = {
 
 def _negative(node: exp.Expr, value: Value) -> Typed:
     """signbit(x)."""
-    number = convert(value(node.expressions[0]), DOUBLE, node)
-    return Typed(call("<", number.term, Lit(0.0, "float64")), BOOLEAN, number.nullable)
+    number, zero = convert(value(node.expressions[0]), DOUBLE, node), Lit(0.0, "float64")
+    return Typed(call("<", number.term, zero), BOOLEAN, number.nullable)
 
 
 def _natural(node: exp.Expr, value: Value) -> Typed:
@@ -184,8 +183,7 @@ def _pi(_node: exp.Expr, _value: Value) -> Typed:
 def _cube_root(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(node.this), DOUBLE, node)
     root = call("pow", call("abs", number.term), Lit(1 / 3, "float64"))
-    sign = call("float", call("sign", number.term))
-    return Typed(call("*", sign, root), DOUBLE, number.nullable)
+    return Typed(call("*", call("float", call("sign", number.term)), root), DOUBLE, number.nullable)
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [

@@ -31,6 +31,7 @@ from ivm.sql.types import (
     DATE,
     DIGITS,
     DOUBLE,
+    FEW,
     FLOAT,
     INTEGER,
     INTERVAL,
@@ -48,7 +49,6 @@ from ivm.sql.types import (
 )
 
 Value = times.Value
-FEW = 8  # digits after the point; with more, a word of 18 has too few before it for a sum
 QUOTIENT = "quotient"  # the function as which `/` of PostgreSQL and SQLite is kept
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
 INSTEAD = {  # of functions that people know, what to write
@@ -57,6 +57,8 @@ INSTEAD = {  # of functions that people know, what to write
     "unnest(l) u(x))",
     "list_zip": "write (SELECT list({'a': x, 'b': m[n]} ORDER BY n) FROM unnest(l) WITH ORDINALITY "
     "u(x, n))",
+    "round_even": "write bround(x, n) in dialect 'spark'",
+    "to_base": "write to_hex(x), or bin(x)",
 }
 
 _BITS: dict[type[exp.Expr], str] = {
@@ -248,10 +250,9 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     nullable = left.nullable or right.nullable
     type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
     left, right = convert(left, type_, node), convert(right, type_, node)
-    term = call("float:ratio" if isinstance(node, exp.Div) else "ratio", left.term, right.term)
-    if not isinstance(node, exp.Div):
-        zero = call("=", right.term, Lit(0.0, "float64"))
-        term = call("if", zero, call("ratio", Lit(0.0, "float64"), right.term), term)
+    name = "float:ratio" if isinstance(node, exp.Div) else "ratio"
+    term: Term = call(name, left.term, right.term)
+    term = term if isinstance(node, exp.Div) else _unless_zero(term, right)
     return Typed(call("float:single", term) if type_ == FLOAT else term, type_, nullable)
 
 
@@ -285,36 +286,40 @@ def _remainder(node: exp.Expr, value: Value) -> Typed:
     if NULL in (left.type, right.type):
         return _null_beside(left, right)
     nullable = left.nullable or right.nullable
-    mixed = any(one.type.is_decimal and one.type.scale for one in (left, right)) and "HUGEINT" in (
-        left.type.name,
-        right.type.name,
-    )
-    if mixed:  # which DuckDB takes as DOUBLE
-        left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
-    if (
-        (left.type.wide or right.type.wide)
-        and (type_ := common(left.type, right.type))
-        and not type_.is_float
-    ):
-        return Typed(call("decimal:mod", left.term, right.term), type_, nullable)
-    if left.type.is_integer and right.type.is_integer:
+    if left.type.is_integer and right.type.is_integer and not (left.type.wide or right.type.wide):
         return Typed(call("mod", left.term, right.term), _integer_type(left, right), nullable)
     if not (left.type.is_number and right.type.is_number):
         raise SqlError(f"`%` takes numbers, and this is {left.type} and {right.type}", node)
     if left.type.is_float or right.type.is_float:
         type_ = common(left.type, right.type) or DOUBLE
-        return Typed(
-            call("fmod", *(convert(one, DOUBLE, node).term for one in (left, right))),
-            type_,
-            nullable,
-        )
+        left, right = convert(left, type_, node), convert(right, type_, node)
+        term = call("fmod", left.term, right.term)
+        return Typed(call("float:single", term) if type_ == FLOAT else term, type_, nullable)
     first, second = as_decimal(left.type), as_decimal(right.type)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
+    if scale and whole + scale > MOST:  # which DuckDB takes as DOUBLE
+        left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
+        return Typed(_unless_zero(call("fmod", left.term, right.term), right), DOUBLE, nullable)
+    wide = left.type.wide or right.type.wide
+    type_ = SqlType("DECIMAL", whole + scale, scale, wide=wide)
+    if not scale and (wide or (left.type.is_integer and right.type.is_integer)):
+        type_ = common(left.type, right.type) or type_
+    if wide or whole + 2 * scale > DIGITS:
+        exact = Typed(
+            call("decimal:mod", left.term, right.term), type_._replace(wide=True), nullable
+        )
+        return convert(exact, type_, node)
     unit = Lit(10**scale, "int64")
     units = [call("int", call("*", side.term, unit)) for side in (left, right)]
     term = call("divide", call("mod", *units), unit, Lit(scale, "int64"))
-    return Typed(term, SqlType("DECIMAL", min(whole + scale, 38), scale), nullable)
+    return Typed(term, type_, nullable)
+
+
+def _unless_zero(term: Term, divisor: Typed) -> Term:
+    """Return a quotient or a remainder of floats that has no value where the divisor is 0."""
+    zero = Lit(0.0, "float64")
+    return call("if", call("=", divisor.term, zero), call("ratio", zero, divisor.term), term)
 
 
 def _minus(node: exp.Expr, value: Value) -> Typed:
@@ -450,8 +455,7 @@ def _is(node: exp.Expr, value: Value) -> Typed:
             return Typed(Lit(False, "bool"), BOOLEAN, False)
         term = amount(inner) if inner.type == INTERVAL else inner.term
         return Typed(call("is_null", term), BOOLEAN, False)
-    right = value(other)
-    return Typed(call("same", inner.term, right.term), BOOLEAN, False)
+    return Typed(call("same", inner.term, value(other).term), BOOLEAN, False)
 
 
 def _junction(node: exp.Expr, value: Value) -> Typed:

@@ -30,12 +30,10 @@ _SIGN = "(CASE WHEN count_if(:x < 0) % 2 = 1 THEN -1.0 ELSE 1.0 END)"
 _PRODUCT = "exp(sum(ln(abs(CAST(nullif(:x, 0) AS DOUBLE)))))"
 _TEMPLATES = {
     "mean": "avg(:x)", "favg": "avg(CAST(:x AS DOUBLE))", "fsum": "sum(CAST(:x AS DOUBLE))",
-    "kahan_sum": "sum(CAST(:x AS DOUBLE))",
-    "sumkahan": "sum(CAST(:x AS DOUBLE))", "arbitrary": "first(:x)",
-    "geometric_mean": "exp(avg(ln(:x)))",
-    "geomean": "exp(avg(ln(:x)))", "sem": "stddev_pop(:x) / sqrt(count(:x))",
-    "approx_count_distinct": "count(DISTINCT :x)", "wavg": _WEIGHED,
-    "weighted_avg": _WEIGHED,
+    "kahan_sum": "sum(CAST(:x AS DOUBLE))", "sumkahan": "sum(CAST(:x AS DOUBLE))",
+    "arbitrary": "first(:x)", "geometric_mean": "exp(avg(ln(:x)))", "geomean": "exp(avg(ln(:x)))",
+    "sem": "stddev_pop(:x) / sqrt(count(:x))", "approx_count_distinct": "count(DISTINCT :x)",
+    "wavg": _WEIGHED, "weighted_avg": _WEIGHED,
     "skewness": f"CASE WHEN count(:x) > 2 THEN sqrt({_N} * ({_N} - 1)) / ({_N} - 2) / {_N} * {_M3} "
                 f"/ nullif({_M2} * sqrt(greatest({_M2}, 0)), 0) END",
     "kurtosis_pop": f"CASE WHEN count(:x) > 1 THEN {_PEAK} - 3 END",

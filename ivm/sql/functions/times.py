@@ -684,7 +684,6 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **dict.fromkeys(("date_sub", "datesub"), _whole_units), "epoch_us": _epoch,
     "epoch_ns": _nanoseconds, "age": _age, "yearweek": _year_and_week, "try_strptime": _parsed,
     "make_timestamptz": _zoned,
-    "timezone": lambda node, value: _in_zone(
-        exp.AtTimeZone(this=node.expressions[1], zone=node.expressions[0]), value
-    ),
+    "timezone": lambda node, value: _in_zone(exp.AtTimeZone(this=node.expressions[1],
+        zone=node.expressions[0]), value),
 }  # fmt: skip

@@ -31,9 +31,8 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile",
     exp.BitwiseAndAgg: "bit_and", exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor",
     exp.ArrayAgg: "list", exp.ApproxDistinct: "approx_count_distinct", exp.Split: "string_split",
-    exp.PercentileDisc: "quantile_disc",
-    exp.StrPosition: "position", exp.Mod: "mod", exp.BitwiseXor: "xor",
-    exp.Transform: "list_transform", exp.ArrayFilter: "list_filter",
+    exp.PercentileDisc: "quantile_disc", exp.StrPosition: "position", exp.Mod: "mod",
+    exp.BitwiseXor: "xor", exp.Transform: "list_transform", exp.ArrayFilter: "list_filter",
 }  # fmt: skip
 _ADDED: dict[type[exp.Expr], str] = {  # arguments that the parser adds
     exp.SHA2: "length", exp.UnixToTime: "scale", exp.RegexpExtract: "group", exp.Log: "this",
@@ -50,9 +49,7 @@ def output_name(node: exp.Expr) -> str:
     """
     if isinstance(node, exp.Alias):
         return node.alias
-    if isinstance(node, exp.Column):
-        return node.name
-    return text(node)
+    return node.name if isinstance(node, exp.Column) else text(node)
 
 
 def text(node: exp.Expr) -> str:  # noqa: C901 - a case for each kind of node
@@ -67,11 +64,9 @@ def text(node: exp.Expr) -> str:  # noqa: C901 - a case for each kind of node
         case exp.Literal() | exp.Null() | exp.Boolean():
             return _constant(node)
         case exp.Neg():
-            return (
-                f"(-({text(node.this)}))"
-                if not isinstance(node.this, exp.Literal)
-                else f"-{text(node.this)}"
-            )
+            if not isinstance(node.this, exp.Literal):
+                return f"(-({text(node.this)}))"
+            return f"-{text(node.this)}"
         case exp.Not():
             return _negated(node)
         case exp.Is() if isinstance(node.expression, exp.Boolean):

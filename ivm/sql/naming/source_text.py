@@ -124,8 +124,6 @@ def _direction(node: exp.Ordered, text: str, spans: Spans) -> str | None:
     last = spans[id(node.this)][1] if id(node.this) in spans else None
     pattern = FALLING if node.args.get("desc") else DIRECTED
     match = pattern.match(text, last + 1) if last is not None else None
-    return (
-        None
-        if match is None
-        else "".join(" " + " ".join(part.upper().split()) for part in match.groups() if part)
-    )
+    if match is None:
+        return None
+    return "".join(" " + " ".join(part.upper().split()) for part in match.groups() if part)

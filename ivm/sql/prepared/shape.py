@@ -83,9 +83,7 @@ def _by_name(parameters: Any) -> dict[int | str, Any] | None:
     """Return parameters by number or name; None if they are not of the usual types."""
     if type(parameters) in (list, tuple):
         return dict(enumerate(parameters))
-    if parameters is None:
-        return {}
-    return parameters if type(parameters) is dict else None
+    return {} if parameters is None else parameters if type(parameters) is dict else None
 
 
 def shape_of(text: str, with_moments: bool = True) -> Shape | None:

@@ -467,11 +467,9 @@ def _listed(node: exp.Expr) -> exp.In | None:
     if not isinstance(node, exp.EQ) or not isinstance(node.expression, exp.Any):
         return None
     inner = node.expression.this.unnest()
-    return (
-        exp.In(this=node.this, expressions=inner.expressions)
-        if isinstance(inner, exp.Array)
-        else None
-    )
+    if isinstance(inner, exp.Array):
+        return exp.In(this=node.this, expressions=inner.expressions)
+    return None
 
 
 def _constant(node: exp.Expr) -> Typed | None:
@@ -535,9 +533,7 @@ def negated(term: Term) -> Term:
     """Return the opposite of a condition."""
     if isinstance(term, Call) and term.name in NEGATED:
         return Call(NEGATED[term.name], term.args)
-    if isinstance(term, Call) and term.name == "not":
-        return term.args[0]
-    return Call("not", (term,))
+    return term.args[0] if isinstance(term, Call) and term.name == "not" else Call("not", (term,))
 
 
 def either(parts: Sequence[list[Literal]]) -> list[Literal]:

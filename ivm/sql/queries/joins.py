@@ -346,11 +346,9 @@ class _Side:
         if self.table.weighs or self.around:
             return []
         places = self.picked if self.picked is not None else [*range(len(self.names))]
-        return (
-            [places.index(place) for place in self.table.key]
-            if {*self.table.key} <= {*places}
-            else []
-        )
+        if {*self.table.key} <= {*places}:
+            return [places.index(place) for place in self.table.key]
+        return []
 
     @property
     def never_null(self) -> list[int]:

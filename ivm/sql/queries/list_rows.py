@@ -121,8 +121,6 @@ def _is_bound(node: exp.Expr) -> bool:
 def as_query(node: exp.Expr) -> exp.Expr:
     """Return the query of ANY or ALL, a member of a list if a list is written there."""
     inner = inner_query(node.this)
-    return (
-        inner
-        if isinstance(inner, exp.Query)
-        else exp.select(exp.Explode(this=exp.paren(inner.copy())))
-    )
+    if isinstance(inner, exp.Query):
+        return inner
+    return exp.select(exp.Explode(this=exp.paren(inner.copy())))

@@ -66,8 +66,9 @@ class Queries(Translator):
         before = self.ctes
         self.ctes = {**before}
         try:
-            if isinstance(node, exp.Select) and node.find(exp.RowNumber):
-                node = limiting(node)
+            if isinstance(node, exp.Select):
+                node = row_numbers.of_share(node)
+                node = limiting(node) if node.find(exp.RowNumber) else node
             self._with(node, outer)
             if not isinstance(node, exp.Select) and any(map(node.args.get, LAST)):
                 return self.query(_of_rows(node), outer, top)
@@ -168,8 +169,7 @@ class Select(Clauses):
         self._windows()
         if qualify := self.node.args.get("qualify"):
             self.expressions().require(qualify.this)
-        columns = self._select()
-        return self._ordered(columns)
+        return self._ordered(self._select())
 
     def _refuse(self) -> None:
         for key, what in (("laterals", "LATERAL VIEW"), ("into", "SELECT INTO")):

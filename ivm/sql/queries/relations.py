@@ -154,11 +154,9 @@ def spread(node: exp.Select) -> exp.Select:
         shown = text(place.this) if items is None else f"list_value({', '.join(map(text, items))})"
         column = exp.alias_(column, f"unnest({shown})", quoted=True)
     place.replace(column)
-    return (
-        new.join(table, join_type="cross", copy=False)
-        if new.args.get("from_")
-        else new.from_(table, copy=False)
-    )
+    if new.args.get("from_"):
+        return new.join(table, join_type="cross", copy=False)
+    return new.from_(table, copy=False)
 
 
 def _fields(node: exp.Select) -> exp.Select:

@@ -20,7 +20,7 @@ from ivm.names import ONE
 from ivm.sql.conversions import convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant, converted
-from ivm.sql.queries.clauses import Clauses, Rows
+from ivm.sql.queries.clauses import Clauses, Rows, unaliased
 from ivm.sql.queries.expressions import NEVER
 from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table, outer_value
@@ -29,6 +29,8 @@ from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, INTERVAL, TIMESTAMP, VARCHAR
 from pagestore.host import KEYS_MAX
 
 MOST = 10**15  # rows of a partition
+_SHARED = "LIMIT of a share of the rows, or with ties,"
+_AROUND = "SELECT * FROM (the query without it) ORDER BY a LIMIT 40%"
 
 
 class Key(NamedTuple):
@@ -207,8 +209,7 @@ def _placed(builder: Builder, body: Body, value: Typed) -> Typed:
 
 def _reversed(value: Typed) -> Typed:
     if value.type.is_number:
-        zero = _least(value.type)
-        return Typed(Call("-", (zero, value.term)), value.type, False)
+        return Typed(Call("-", (_least(value.type), value.term)), value.type, False)
     if value.type.name in ("TIME", "TIMESTAMP WITH TIME ZONE"):
         value = Typed(Call("datetime", (value.term,)), TIMESTAMP, False)
     if value.type == INTERVAL:
@@ -242,12 +243,8 @@ def limited(
     if not identity:  # one row at most
         body.literals += NEVER if first or last == 0 else []
         return body, columns, keys
-    if not keys:
-        keys_ = []
-    else:
-        keys_ = [Key(*k) for k in keys]
     most = last if last is not None else MOST
-    table = numbered(builder, body, [], keys_, identity, max(most, 1))
+    table = numbered(builder, body, [], [Key(*k) for k in keys], identity, max(most, 1))
     builder.costs.append(
         "LIMIT: an edit among the first rows numbers them anew, O(rows of the limit)"
     )
@@ -292,21 +289,72 @@ def _bounds(select: Clauses) -> tuple[int, int | None]:
     first = (_constant(offset.expression) or 0) if offset is not None else 0
     if limit is None:
         return first, None
-    count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
-    options = limit.args.get("limit_options")
-    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-        raise SqlError("LIMIT of a share of the rows, or with ties, is not evaluated", limit)
-    most = _constant(count)
+    most = _constant(_count(limit))
     return first, None if most is None else first + most
+
+
+def _count(limit: exp.Expr) -> exp.Expr:
+    """Return the number of LIMIT or FETCH, which is 1 where FETCH has none."""
+    one = exp.Literal.number(1)
+    count = limit.args.get("count") or one if isinstance(limit, exp.Fetch) else limit.expression
+    return count.copy()
+
+
+def of_share(node: exp.Select) -> exp.Select:
+    """Return a query whose LIMIT is a share of its rows, or has ties, by their numbers instead.
+
+    LIMIT 40%                     QUALIFY row_number() OVER (ORDER BY k) <= 0.4 * count(*) OVER ()
+    FETCH FIRST 3 ROWS WITH TIES  QUALIFY rank() OVER (ORDER BY k) <= 3
+    """
+    limit, order = node.args.get("limit"), node.args.get("order")
+    options = limit.args.get("limit_options") if limit else None
+    if limit is None or not options or not (options.args["percent"] or options.args["with_ties"]):
+        return node
+    new, over = node.copy(), order.copy() if order else None
+    for one in over.expressions if over else ():
+        one.set("this", _selected(new, one.this))
+    if any(map(node.args.get, ("offset", "distinct", "qualify"))):
+        raise SqlError(f"{_SHARED} goes without OFFSET, DISTINCT and QUALIFY: {_AROUND}", limit)
+    number, most = exp.Window(this=exp.Rank(), order=over), _count(limit)
+    if options.args["percent"]:
+        rows = exp.Window(this=exp.Count(this=exp.Star()))
+        number.set("this", exp.RowNumber())
+        most = exp.Mul(this=_share(limit), expression=rows)
+    new.set("limit", None)
+    new.set("qualify", exp.Qualify(this=exp.LTE(this=number, expression=most)))
+    return new
+
+
+def _selected(node: exp.Select, key: exp.Expr) -> exp.Expr:
+    """Return what ORDER BY means by the number or the name of a selected expression."""
+    items = node.expressions
+    if key.is_int and not any(item.is_star for item in items[: int(key.name)]):
+        return unaliased(items[int(key.name) - 1]).copy()
+    named = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+    if isinstance(key, exp.Literal | exp.Var):
+        raise SqlError(f"{_SHARED} orders by names of columns: {_AROUND}", key)
+    found = named.get(key.name.lower(), key) if isinstance(key, exp.Column) else key
+    return (key if key.text("table") else found).copy()
+
+
+def _share(limit: exp.Expr) -> exp.Expr:
+    """Return the share of LIMIT in per cent as a number from 0 to 1.  Raises SqlError."""
+    count = simplify(_count(limit))
+    known = isinstance(count, exp.Null) or count.is_number
+    share = 1.0 if isinstance(count, exp.Null) else float(count.sql()) / 100 if known else -1.0
+    if not 0 <= share <= 1:
+        raise SqlError("LIMIT takes a constant share from 0% to 100%", limit)
+    return exp.cast(exp.Literal.number(share), "DOUBLE")
 
 
 def _constant(node: exp.Expr | None) -> int | None:
     """Return the number of LIMIT or OFFSET; None for NULL and ALL.  Raises SqlError."""
-    if isinstance(node, exp.Null) or (isinstance(node, exp.Var) and node.name.upper() == "ALL"):
+    value = simplify(node.copy()) if node is not None else None
+    if isinstance(value, exp.Null) or (isinstance(node, exp.Var) and node.name.upper() == "ALL"):
         return None
     if isinstance(node, exp.Literal) and node.is_string and node.name.isdigit():
         return int(node.name)
-    limit = constant(simplify(node.copy())) if node is not None else None
+    limit = constant(value) if value is not None else None
     count = limit.term.value if limit is not None and isinstance(limit.term, Lit) else None
     if limit is None or not limit.type.is_integer or not isinstance(count, int) or count < 0:
         raise SqlError("LIMIT and OFFSET take whole numbers", node)

@@ -36,9 +36,7 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None) -> Ro
     parts = _alike(parts, node)
     every = not node.args.get("distinct")
     if isinstance(node, exp.Union):
-        if every:
-            return union_all(queries, parts, node)
-        return _distinct(queries, parts)
+        return union_all(queries, parts, node) if every else _distinct(queries, parts)
     keep = isinstance(node, exp.Intersect)
     return _with_multiplicities(queries, parts, keep) if every else _compared(queries, parts, keep)
 
@@ -151,11 +149,9 @@ def union(
     columns = _columns(builder, parts, outer, around)
     weighs = not all(builder.is_set(body, [v.term for v in values]) for body, values in parts)
     if len(columns) + (not disjoint) > KEYS_MAX or (weighs and disjoint):
-        return (
-            union(builder, outer, parts)
-            if disjoint
-            else _in_parts(builder, outer, parts, columns, around)
-        )
+        if disjoint:
+            return union(builder, outer, parts)
+        return _in_parts(builder, outer, parts, columns, around)
     keys = (*columns,) if disjoint else (TAG, *columns)
     identity = (
         (*range(len(keys)),)

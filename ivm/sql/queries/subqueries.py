@@ -42,9 +42,7 @@ def exists(queries: Translator, node: exp.Expr, scope: Scope, wanted: bool) -> l
             query.set("expressions", [exp.Literal.number(1)])
         _by_extremes(query, scope)
     rows = queries.query(query, scope)
-    if not wanted:
-        return [_none(queries, rows.body)]
-    return [_some(queries, rows.body, scope, [])]
+    return [_some(queries, rows.body, scope, []) if wanted else _none(queries, rows.body)]
 
 
 def _by_extremes(query: exp.Select, scope: Scope) -> None:

@@ -47,11 +47,9 @@ ANSWERS: dict[str, Callable[[Said], Any]] = {
     "version currentversion": lambda said: said.version,
     "current_schema currentschema": lambda said: said.schema,
     "current_database currentdatabase current_catalog currentcatalog": lambda said: DATABASE,
-    "current_user currentuser session_user sessionuser current_role currentrole user":
-        lambda said: USER,
+    "current_user currentuser session_user sessionuser current_role currentrole user": lambda said: USER,
     "current_schemas currentschemas": lambda said: ["pg_catalog", said.schema],
-    "pg_backend_pid": lambda said: 1,
-    "pg_is_in_recovery": lambda said: False,
+    "pg_backend_pid": lambda said: 1, "pg_is_in_recovery": lambda said: False,
     "now current_timestamp currenttimestamp currenttimestampltz clock_timestamp "
     "statement_timestamp transaction_timestamp get_current_timestamp": lambda said: said.moment,
     "localtimestamp current_localtimestamp": lambda said: said.moment.replace(tzinfo=None),

@@ -120,9 +120,7 @@ class Trail:
         if not self._rounds:
             return np.ones(keys.shape[1], bool)
         table = self._rounds[-1].get(name)
-        if table is None:
-            return np.zeros(keys.shape[1], bool)
-        return _among(keys, table[: len(keys)])
+        return np.zeros(keys.shape[1], bool) if table is None else _among(keys, table[: len(keys)])
 
 
 def _among(keys: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -47,3 +47,40 @@ def _found(run: Callable[[str], Any], terms: list[str]) -> list[str | None]:
         return [*run(f"SELECT {', '.join(terms)} FROM s")]
     except (ivm.IvmError, duckdb.Error):
         return [None] if len(terms) == 1 else [_found(run, [term])[0] for term in terms]
+
+
+VALUES = {
+    "DECIMAL(4,2)": "1.25", "DECIMAL(9,0)": "7", "DECIMAL(9,4)": "7.0010", "DECIMAL(18,9)": "7.000000001",
+    "DECIMAL(18,18)": "0.5", "DECIMAL(38,0)": "7", "DECIMAL(38,10)": "7.0000000001",
+    "DECIMAL(38,37)": "1.25", "TINYINT": "7", "BIGINT": "7", "HUGEINT": "7", "FLOAT": "7.1", "DOUBLE": "7.25",
+}  # fmt: skip
+EXACTLY = ("{} = {}", "{} < {}", "{} IS DISTINCT FROM {}", "{} % {}", "typeof({} % {})")
+TEXTS = ("{}::VARCHAR", "-{} || 'x'", "[{}]::VARCHAR", "concat({}, 'x')")
+
+
+def test_decimals_compare_leave_remainders_and_are_shown_as_duckdb_does() -> None:
+    """All digits count, whichever type has more of them before and after the point; of columns,
+    and of constants.
+    """
+    peer, different = duckdb.connect(), dict[str, tuple[Any, Any]]()
+    columns = {type_: f"c{n}" for n, type_ in enumerate(VALUES)}
+    given = {**columns, **{f"{type_}!": f"{value}::{type_}" for type_, value in VALUES.items()}}
+    terms = [
+        operation.format(left, right)
+        for operation in EXACTLY
+        for (one, left), (other, right) in product(given.items(), repeat=2)
+        if "c" in (left[0], right[0])
+    ]
+    terms += [text.format(one) for text in TEXTS for type_, one in given.items() if "D" in type_]
+    with ivm.open(":memory:") as ws:
+        for run in (ws.sql, peer.execute):
+            declared = ", ".join(f"{name} {type_}" for type_, name in columns.items())
+            run(f"CREATE TABLE s (id INTEGER PRIMARY KEY, {declared})")
+            run(f"INSERT INTO s VALUES (1, {', '.join(VALUES.values())})")
+        own = _found(lambda text: next(iter(ws.sql(text))), terms)
+        theirs = _found(lambda text: peer.execute(text).fetchone(), terms)
+    for term, *both in zip(terms, own, theirs, strict=True):
+        if both[0] != both[1] and None not in both:
+            different[term] = both[0], both[1]
+    assert not different
+    assert own.count(None) <= theirs.count(None)

@@ -30,9 +30,8 @@ TYPES = {
     exp.DataType.Type.YEAR: "SMALLINT", exp.DataType.Type.MEDIUMINT: "INT",
     exp.DataType.Type.UMEDIUMINT: "UINTEGER", exp.DataType.Type.BLOB: "BLOB",
     exp.DataType.Type.VARBINARY: "BLOB",
-    **dict.fromkeys(
-        (exp.DataType.Type.TINYBLOB, exp.DataType.Type.MEDIUMBLOB, exp.DataType.Type.LONGBLOB), "BLOB"
-    ),
+    **dict.fromkeys((exp.DataType.Type.TINYBLOB, exp.DataType.Type.MEDIUMBLOB,
+        exp.DataType.Type.LONGBLOB), "BLOB"),
 }  # fmt: skip
 
 

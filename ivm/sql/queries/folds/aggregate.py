@@ -201,9 +201,7 @@ class Aggregate:
             value = self.values.value(node)
             value = convert(value, type_, node) if type_ is not None else value
             values.append(self._present(value))
-        if self.call.distinct:
-            return self.distinct(values)
-        return values
+        return self.distinct(values) if self.call.distinct else values
 
     def tuples(self, nodes: list[exp.Expr]) -> None:
         """Read distinct tuples of arguments, which may be null."""

@@ -201,20 +201,16 @@ def _of_micros(micros: Term, type_: SqlType) -> Term:
 def _extreme(agg: Aggregate) -> Made:
     op = "min" if isinstance(agg.call.node, exp.Min) else "max"
     value = agg.argument()
-    if value.type == BOOLEAN:
-        return agg.of_truths(value, op)
-    return _of_order(agg, op, value)
+    return agg.of_truths(value, op) if value.type == BOOLEAN else _of_order(agg, op, value)
 
 
 def _of_order(agg: Aggregate, op: str, value: Typed, *more: Term) -> Made:
     """Return a fold that depends on the order of values, which an ENUM has by their places."""
     key = agg.builder.define(agg.body, in_order(value, agg.call.node))
     made = agg.fold(op, key.type, key.term, *more)
-    return (
-        agg.computed(value.type, [made], lambda place: in_words(place, value.type))
-        if value.type.words
-        else made
-    )
+    if value.type.words:
+        return agg.computed(value.type, [made], lambda place: in_words(place, value.type))
+    return made
 
 
 def _every(agg: Aggregate) -> Made:
@@ -382,11 +378,9 @@ def _of_pairs(agg: Aggregate) -> Made:
     pair = agg.variables([node.this, node.expression])
     if isinstance(node, exp.RegrCount):
         weight = agg.builder.weight(agg.body)
-        return (
-            agg.fold("count", UINTEGER, default=0)
-            if weight is None
-            else agg.fold("sum", UINTEGER, weight, default=0)
-        )
+        if weight is None:
+            return agg.fold("count", UINTEGER, default=0)
+        return agg.fold("sum", UINTEGER, weight, default=0)
     if any(not v.type.is_number for v in pair):
         raise SqlError(f"{node.key} takes numbers: CAST them", node)
     y, x = agg.numbered([agg.builder.define(agg.body, convert(v, DOUBLE, node)) for v in pair])

@@ -153,11 +153,9 @@ def mode(agg: Aggregate) -> Made:
     words = value.type
     value = agg.builder.define(agg.body, in_order(value, agg.call.node) if words.words else value)
     made = _most_frequent(agg, value)
-    return (
-        made
-        if not words.words
-        else agg.computed(words, [made], lambda place: in_words(place, words))
-    )
+    if not words.words:
+        return made
+    return agg.computed(words, [made], lambda place: in_words(place, words))
 
 
 def _most_frequent(agg: Aggregate, value: Typed) -> Made:
