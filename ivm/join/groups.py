@@ -10,7 +10,7 @@ Keys within a short range are addressed directly, others by hashes.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from math import prod
+from math import expm1, prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,7 +26,7 @@ DENSE = 1 << 12  # the codes that rows may have in any case, so that their sums 
 SPARSE = 4
 ALIKE_MAX = 16  # different key columns of one number
 FEW = 1 << 16  # rows that are added up at once
-REPEATED = 0.9  # the most keys that differ, of some of the rows, where all are added up by hashes
+SAMPLED = 1 << 13  # rows that tell whether half of all have keys of others, and hashes pay
 FAR = 2**62  # sums below it fit 64 bits
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 ADD_BY_CODE = TypedKernel(add_by_code)
@@ -171,12 +171,9 @@ def added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
         count = sum(rows.shape[1] for rows in parts)
         if count * max(greatest(rows[keys:]) for rows in parts) >= FAR:
             return None
-        known = [_by_hashes(np.concatenate(parts, axis=1), keys)]
-        if known[0].shape[1] == count:
-            return None
-    elif len(known) == 1:
-        return known[0]
-    return _adjacent(np.concatenate(known, axis=1), keys, True)
+        rows = _by_hashes(np.concatenate(parts, axis=1), keys)
+        return rows.take(sort_order(rows[:keys]), axis=1) if rows.shape[1] < count else None
+    return known[0] if len(known) == 1 else _adjacent(np.concatenate(known, axis=1), keys, True)
 
 
 def _added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
@@ -224,8 +221,10 @@ def _adjacent(rows: np.ndarray, keys: int, sorting: bool) -> np.ndarray:
 
 def _by_hashes(rows: np.ndarray, keys: int) -> np.ndarray:
     """Add up rows with equal keys, if many seem to have some; the result is in no order.  O(n)."""
-    some = rows[:keys, :: max(1, rows.shape[1] // FEW)]
-    if not keys or len(Numbers(some).firsts) > REPEATED * some.shape[1]:
+    n = rows.shape[1]
+    some = rows[:keys, :: max(1, n // SAMPLED)]
+    # of n / 2 keys, in two rows each, so many are expected to be among some rows
+    if not keys or not n or len(Numbers(some).firsts) > -expm1(-2 * some.shape[1] / n) * n / 2:
         return rows
     known = Numbers(rows[:keys])
     sums = np.zeros((len(rows) - keys, len(known.firsts)), np.int64)
