@@ -1,4 +1,6 @@
-"""Words of DuckDB's grammar: columns and functions of these names are shown in quotes."""
+"""Words of DuckDB's grammar: columns and functions of these names are shown in quotes; and names of
+units of time.
+"""
 
 WORDS = """
 abort absolute access action add admin after aggregate all also alter always analyse analyze and anti any approx
@@ -37,3 +39,19 @@ xml xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlpars
 xmltable year years yes zone
 """
 KEYWORDS = frozenset(WORDS.split())
+
+# names of units of time, besides the long ones, also with an s
+UNITS = {
+    **dict.fromkeys(("h", "hr", "hrs"), "HOUR"), **dict.fromkeys(("m", "min", "mins"), "MINUTE"),
+    **dict.fromkeys(("s", "sec", "secs"), "SECOND"), "d": "DAY", "mon": "MONTH", "mons": "MONTH",
+    **dict.fromkeys(("y", "yr", "yrs"), "YEAR"), **dict.fromkeys(("c", "cent", "centuries"), "CENTURY"),
+    **dict.fromkeys(("ms", "msec", "msecs"), "MILLISECOND"), "w": "WEEK",
+    **dict.fromkeys(("us", "usec", "usecs"), "MICROSECOND"), "dec": "DECADE", "decs": "DECADE",
+    **dict.fromkeys(("mil", "mils", "millennia"), "MILLENNIUM"),
+}  # fmt: skip
+# of date_trunc, which takes names of parts as well
+BEGUN = {
+    **UNITS, **dict.fromkeys(("dow", "isodow", "doy", "weekday", "dayofweek", "julian"), "DAY"),
+    "dayofyear": "DAY", "dayofmonth": "DAY", "yearweek": "WEEK", "weekofyear": "WEEK",
+    "epoch": "SECOND",
+}  # fmt: skip

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from ivm.sql.conversions import amount, call, convert, is_of_months
 from ivm.sql.errors import SqlError
+from ivm.sql.keywords import BEGUN, UNITS
 from ivm.sql.literals import constant, converted
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
@@ -50,10 +51,6 @@ PARTS = {
 CLOCK = ("HOUR", "MINUTE", "SECOND")  # parts of a time, too
 # at the end of an interval
 CLOCK_TIME = re.compile(r"(-)?\b(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*$")
-UNITS = {"h": "HOUR", "hr": "HOUR", "hrs": "HOUR", "m": "MINUTE", "min": "MINUTE", "mins": "MINUTE",
-         "s": "SECOND", "sec": "SECOND", "secs": "SECOND", "d": "DAY", "mon": "MONTH", "mons": "MONTH",
-         "y": "YEAR", "yr": "YEAR", "ms": "MILLISECOND", "us": "MICROSECOND", "w": "WEEK",
-         "centuries": "CENTURY"}  # fmt: skip
 AMOUNT = r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*"  # of a unit
 MIXED = "months_micros"  # an interval of months and of microseconds
 INTERVALS = {"months", "micros", "elapsed", MIXED}
@@ -267,24 +264,22 @@ def _isoyear(moment: Term) -> Term:
 
 def _of_year(divisor: int, before: int) -> Callable[[Term], Term]:
     def made(moment: Term) -> Term:
-        whole = call(
-            "/",
-            call("-", call("datetime:year", moment), Lit(before, "int64")),
-            Lit(divisor, "int64"),
-        )
-        return call("+", whole, Lit(before, "int64"))
+        year, shift = call("datetime:year", moment), Lit(before, "int64")
+        return call("+", call("/", call("-", year, shift), Lit(divisor, "int64")), shift)
 
     return made
 
 
 def _within_minute(divisor: int) -> Callable[[Term], Term]:
-    minute = Lit(60 * 10**6, "int64")
-
     def made(moment: Term) -> Term:
-        rest = call("mod", call("+", call("mod", _since_epoch(moment), minute), minute), minute)
-        return call("/", rest, Lit(divisor, "int64"))
+        return call("/", _rest(moment, Lit(60 * 10**6, "int64")), Lit(divisor, "int64"))
 
     return made
+
+
+def _rest(moment: Term, size: Term) -> Term:
+    """Return the microseconds of a moment after the last that is a multiple of a size."""
+    return call("mod", call("+", call("mod", _since_epoch(moment), size), size), size)
 
 
 def _since_epoch(moment: Term) -> Term:
@@ -335,17 +330,20 @@ def _added(node: exp.Expr, value: Value) -> Typed:
 
 
 def _truncated(node: exp.Expr, value: Value) -> Typed:
-    unit, moment = node.args["unit"].name.lower(), value(node.this)
-    if unit.rstrip("s") in ("millisecond", "microsecond"):
-        whole = convert(moment, TIMESTAMP, node).term
-        size = Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64")
-        rest = call("mod", call("+", call("mod", _since_epoch(whole), size), size), size)
-        return Typed(call("-", whole, rest), TIMESTAMP, moment.nullable)
+    name, moment = node.args["unit"].name.upper(), value(node.this)
+    unit = BEGUN.get(name.lower()) or name.rstrip("S")
+    if unit not in (*MONTHS, *MICROSECONDS, "ISOYEAR"):
+        raise SqlError(f"date_trunc of {name} is not evaluated: a unit is as 'month'", node)
     own = convert(moment, TIMESTAMP, node) if moment.type in (TIMESTAMPTZ, VARCHAR) else moment
-    typed = Typed(
-        call("datetime:truncate", own.term, Lit(unit, "string")), TIMESTAMP, moment.nullable
+    term = call("datetime:truncate", own.term, Lit(unit.lower(), "string"))
+    if unit in ("MILLISECOND", "MICROSECOND"):
+        own = convert(own, TIMESTAMP, node)
+        term = call("-", own.term, _rest(own.term, Lit(MICROSECONDS[unit], "int64")))
+    return convert(
+        Typed(term, TIMESTAMP, moment.nullable),
+        TIMESTAMPTZ if moment.type == TIMESTAMPTZ else TIMESTAMP,
+        node,
     )
-    return convert(typed, TIMESTAMPTZ, node) if moment.type == TIMESTAMPTZ else typed
 
 
 def _difference(node: exp.Expr, value: Value) -> Typed:
@@ -358,8 +356,7 @@ def _difference(node: exp.Expr, value: Value) -> Typed:
         return Typed(days if unit == "DAY" else call("/", days, Lit(7, "int64")), BIGINT, nullable)
     before, after = (convert(side, TIMESTAMP, node).term for side in (left, right))
     if unit in MONTHS:
-        counts = [_months(one, unit) for one in (after, before)]
-        return Typed(call("-", *counts), BIGINT, nullable)
+        return Typed(call("-", _months(after, unit), _months(before, unit)), BIGINT, nullable)
     if unit not in MICROSECONDS:
         raise SqlError(f"date_diff of {unit} is not evaluated", node)
     if unit == "MILLISECOND":
@@ -585,8 +582,8 @@ def _whole_units(node: exp.Expr, value: Value) -> Typed:
             "datetime:whole_months",
             *(convert(one, TIMESTAMP, node).term for one in (before, after)),
         )
-        whole = call("/", months, Lit(MONTHS[unit], "int64"))
-        return Typed(whole, BIGINT, before.nullable or after.nullable)
+        nullable = before.nullable or after.nullable
+        return Typed(call("/", months, Lit(MONTHS[unit], "int64")), BIGINT, nullable)
     if unit not in MICROSECONDS:
         raise SqlError(
             f"date_sub of {unit} is not evaluated: date_diff counts the beginnings of one", node

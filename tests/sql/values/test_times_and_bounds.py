@@ -76,3 +76,28 @@ def test_a_bound_of_rows_is_computed(both: Both, bound: str) -> None:
 def test_a_bound_that_is_no_whole_number_is_refused(both: Both, bound: str) -> None:
     with pytest.raises(ivm.IvmError, match="LIMIT and OFFSET take whole numbers"):
         both.workspace.sql(f"SELECT id FROM t ORDER BY id LIMIT {bound}")
+
+
+BEGUN = """
+    y yrs year years mon mons month d day days dayofmonth h hrs hour m min mins minute s sec second ms msec
+    millisecond us usec microseconds dec decade c cent century mil millennium w weeks weekofyear quarter dow weekday
+    dayofweek doy dayofyear isodow isoyear yearweek epoch julian
+"""
+MOMENTS = ("ts", "dt", "ts::TIMESTAMPTZ", "TIMESTAMP '1969-12-31 23:59:59.999999'")
+
+
+def test_a_unit_has_every_name_that_duckdb_gives_it() -> None:
+    """An unknown one is refused, and not null under TRY."""
+    with ivm.open(":memory:") as ws:
+        both = Both(ws)
+        both.duck.execute("SET TimeZone = 'UTC'")
+        for statement in (TABLE, ROWS):
+            both.run(statement)
+        for moment in MOMENTS:
+            terms = ", ".join(f"TRY(date_trunc('{unit}', {moment}))" for unit in BEGUN.split())
+            found = ws.sql(f"SELECT {terms} FROM t ORDER BY id")
+            rows = both.duck.execute(f"SELECT {terms} FROM t ORDER BY id").fetchall()
+            assert [*(found or ())] == rows, moment
+        for unit in ("era", "foo", "timezone"):
+            with pytest.raises(ivm.IvmError, match=f"date_trunc of {unit.upper()} is not"):
+                ws.sql(f"SELECT TRY(date_trunc('{unit}', ts)) FROM t")
