@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_MOST = 1000
+HELPED = "SEMI", "ANTI"  # joins that are helper views
 TYPES: dict[type, SqlType] = {int: BIGINT, str: VARCHAR}  # of values that are words of columns
 TESTS: dict[str, Callable[[int, int], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
@@ -178,12 +179,13 @@ def _with_given(node: exp.Expr, kinds: Sequence[type]) -> bool:
         test, other = compared_with(place)
         if type_ is None or test is None or not isinstance(other, exp.Column):
             return False
-        if place.parent_select is not node:  # whose helper views have no such variable
-            return False
         around = test.parent
         while isinstance(around, exp.And | exp.Paren):
             around = around.parent
-        if not isinstance(around, exp.Where | exp.Join):
+        is_outer = isinstance(around, exp.Join) and (around.side or around.kind in HELPED)
+        if not isinstance(around, exp.Where | exp.Join) or is_outer:
+            return False
+        if place.parent_select is not node:  # whose helper views have no such variable
             return False
         given = place.meta[GIVEN] = Place(number)
         given.typed = Typed(Var(_given_name(number)), type_, False)
