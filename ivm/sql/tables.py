@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from ivm.errors import RuleError
+from ivm.errors import RuleError, UninstallError
 from ivm.sql.catalog import Catalog, unnamed
 from ivm.sql.constraints import (
     NO_SUBQUERIES,
@@ -173,6 +174,24 @@ def create(
     host: Host, name: str, columns: list[Definition], key: list[str], node: exp.Create
 ) -> bool:
     """Create a table: a relation whose key is the primary key; return whether it is new."""
+    made = list[bool]()
+
+    def change(txn: Any, catalog: Catalog) -> None:
+        made.append(create_in(txn, catalog, name, columns, key, node))
+
+    change_catalog(host, f"create table {name}", change)
+    return made[0]
+
+
+def create_in(
+    txn: Any,
+    catalog: Catalog,
+    name: str,
+    columns: list[Definition],
+    key: list[str],
+    node: exp.Create,
+) -> bool:
+    """Create a table in a transaction, as `create` does."""
     if not columns:
         raise SqlError("a table has columns: name them with their types, as in (a INTEGER)", node)
     for column in columns:
@@ -182,31 +201,23 @@ def create(
                 node,
             )
         _refuse_interval(column, node)
-
-    made = []
-
-    def change(txn: Any, catalog: Catalog) -> None:
-        stored = catalog.find(name)
-        if stored is not None or catalog.view(name) is not None:
-            if node.args.get("exists"):
-                return
-            if not node.args.get("replace") or stored is None or stored in catalog.kept:
-                raise SqlError(
-                    f"{stored or name} exists already: DROP it first, or CREATE TABLE IF NOT "
-                    "EXISTS",
-                    node,
-                )
-            txn.drop(stored)
-        typed = tuple(c.stored for c in columns)
-        if key:
-            txn.create(name, Schema(typed, (*key,)), key=tuple(key))
-        else:
-            create_bag(txn, name, typed)
-        catalog.tables[name] = {"columns": [c.saved() for c in columns]}
-        made.append(name)
-
-    change_catalog(host, f"create table {name}", change)
-    return bool(made)
+    stored = catalog.find(name)
+    if stored is not None or catalog.view(name) is not None:
+        if node.args.get("exists"):
+            return False
+        if not node.args.get("replace") or stored is None or stored in catalog.kept:
+            raise SqlError(
+                f"{stored or name} exists already: DROP it first, or CREATE TABLE IF NOT EXISTS",
+                node,
+            )
+        txn.drop(stored)
+    typed = tuple(c.stored for c in columns)
+    if key:
+        txn.create(name, Schema(typed, (*key,)), key=tuple(key))
+    else:
+        create_bag(txn, name, typed)
+    catalog.tables[name] = {"columns": [c.saved() for c in columns]}
+    return True
 
 
 def _refuse_interval(column: Definition, node: exp.Expr) -> None:
@@ -279,27 +290,47 @@ def define_type(host: Host, node: exp.Command) -> None:
 
 
 def drop(host: Host, node: exp.Drop) -> None:
-    """DROP TABLE, DROP VIEW and DROP INDEX."""
-    for table in node.args["tables"]:
-        if (node.args.get("kind") or "").upper() == "INDEX":
-            drop_index(host, table.name, node)
-            continue
-        _drop(host, table.name, node)
+    """DROP TABLE, DROP VIEW and DROP INDEX.  Several are dropped only if each may be."""
+    names = [*dict.fromkeys(table.name for table in node.args["tables"])]
+    if (node.args.get("kind") or "").upper() == "INDEX":
+        for name in names:
+            drop_index(host, name, node)
+        return
+    with host.store.snapshot() as snap:
+        catalog = Catalog(snap)
+        dropped = [name for name in names if _may_drop(catalog, name, node)]
+    if len(dropped) > 1 and (said := readers(host, node)):
+        raise SqlError(said, node)
+    while dropped:
+        for name in [*dropped]:  # those that no other of them reads come first
+            with suppress(DependantsError, UninstallError) if len(dropped) > 1 else nullcontext():
+                _drop(host, name, node)
+                dropped.remove(name)
+
+
+def _may_drop(catalog: Catalog, name: str, node: exp.Drop) -> bool:
+    """Return whether there is such a table or view.  Raises SqlError for another kind, or for none
+    without IF EXISTS.
+    """
+    stored = catalog.find(name)
+    is_view = stored in catalog.kept if stored else catalog.view(name) is not None
+    if stored is None and not is_view:
+        if node.args.get("exists"):
+            return False
+        raise SqlError(f"no table or view {name} exists{nearest(name, catalog.names())}", node)
+    word = "VIEW" if is_view else "TABLE"
+    if (node.args.get("kind") or "").upper() != word:
+        raise SqlError(f"{name} is a {word.lower()}: write DROP {word} {name}", node)
+    return True
 
 
 def _drop(host: Host, name: str, node: exp.Drop) -> None:
     with host.store.snapshot() as snap:
         catalog = Catalog(snap)
-        stored = catalog.find(name)
-        is_view = stored in catalog.kept if stored else catalog.view(name) is not None
-        block = catalog.kept[stored]["block"] if stored in catalog.kept else None
-    if stored is None and not is_view:
-        if node.args.get("exists"):
+        if not _may_drop(catalog, name, node):
             return
-        raise SqlError(f"no table or view {name} exists{nearest(name, catalog.names())}", node)
-    word = "VIEW" if is_view else "TABLE"
-    if (node.args.get("kind") or "").upper() != word:
-        raise SqlError(f"{name} is a {word.lower()}: write DROP {word} {name}", node)
+        stored = catalog.find(name)
+        block = catalog.kept[stored]["block"] if stored in catalog.kept else None
     checks = catalog.tables.get(stored or name, {}).get("constraints")
     if block is not None or checks:
         host.uninstall(block or constraints_of(stored or name))
@@ -336,8 +367,7 @@ def alter(host: Host, node: exp.Alter) -> None:
         change_catalog(host, f"alter table {node.this.name}", change)
     except DependantsError as error:
         raise SqlError(
-            f"{_readers(host, node.this.name)}: DROP them, ALTER the table and CREATE them again",
-            node,
+            f"{_reading(host, node)}: DROP them, ALTER the table and CREATE them again", node
         ) from error
 
 
@@ -345,26 +375,24 @@ def readers(host: Host, node: exp.Expr) -> str:
     """Return which kept views read what a statement drops or replaces, as an error says it;
     empty if none does.
     """
-    dropped = node.args.get("tables") or [node.find(exp.Table)]
-    lines = [
-        said
-        for table in dropped
-        if table is not None and not (said := _readers(host, table.name)).endswith(" under ")
-    ]
-    return f"{'; '.join(lines)}: DROP them first, and CREATE them again afterwards" if lines else ""
+    said = _reading(host, node)
+    return said and f"{said}: DROP them first, and CREATE them again afterwards"
 
 
-def _readers(host: Host, name: str) -> str:
-    """Return which kept views read a table, as an error says it."""
+def _reading(host: Host, node: exp.Expr) -> str:
+    """Return which other kept views and constraints read the tables of a statement."""
+    tables = node.args.get("tables") or [node.find(exp.Table)]
     with host.store.snapshot() as snap:
-        rules = host.rules.of(snap)
-        table = Catalog(snap).find(name)
-        blocks = [
-            block.name
-            for block in rules.blocks
-            if block.name != table and any(table in r.reads for r in block.rules)
-        ]
-    return f"{table} would change under {', '.join(one.replace(':constraints', ' (constraints)') for one in blocks)}"
+        rules, catalog = host.rules.of(snap), Catalog(snap)
+        stored = [catalog.find(table.name) for table in tables if table is not None]
+    names, lines = [name for name in dict.fromkeys(stored) if name is not None], list[str]()
+    own = {*names, *(constraints_of(name) for name in names if isinstance(node, exp.Drop))}
+    for name in names:
+        others = [block for block in rules.blocks if block.name not in own]
+        under = [block.name for block in others if any(name in r.reads for r in block.rules)]
+        shown = ", ".join(view.replace(":constraints", " (constraints)") for view in under)
+        lines += [f"{name} would change under {shown}"] * bool(under)
+    return "; ".join(lines)
 
 
 def _refuse_taken(table: str, name: str, columns: list[dict[str, Any]], node: exp.Expr) -> None:

@@ -11,13 +11,12 @@ from sqlglot import exp
 
 from ivm.answer import Answer
 from ivm.names import CATALOG, ONE
-from ivm.sql import files, tables
+from ivm.sql import files, rules, tables
 from ivm.sql.answers import Finished, bind, finish
 from ivm.sql.catalog import Catalog
-from ivm.sql.constraints import create_index
+from ivm.sql.constraints import as_rules, create_index
 from ivm.sql.dialects.read import to_save
-from ivm.sql.edits.insert import insert
-from ivm.sql.edits.target import Target
+from ivm.sql.edits.target import Receiver
 from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
 from ivm.sql.functions.clock import wind, with_moments
 from ivm.sql.queries.clauses import Rows
@@ -81,6 +80,9 @@ def refuse_name(name: str, node: exp.Expr) -> None:
 def _table(host: Host, name: str, node: exp.Create, read: Read) -> None:
     if isinstance(node.this, exp.Schema) and node.expression is None:
         columns, key, checks = tables.definitions(node.this.expressions)
+        with host.store.sketch() as sketch:  # what is wrong with constraints is said before
+            tables.create_in(sketch, catalog := Catalog(sketch), name, columns, key, node)
+            as_rules(catalog, name, checks)
         if tables.create(host, name, columns, key, node) and checks:
             tables.constrain_new(host, name, checks, node)
         return
@@ -88,24 +90,30 @@ def _table(host: Host, name: str, node: exp.Create, read: Read) -> None:
 
 
 def _table_of(host: Host, name: str, node: exp.Create, given: pa.Table | None) -> None:
-    """CREATE TABLE AS: a table without a key that has the rows of a query; `given` are a file's."""
-    reader = Reader(host)
-    with reader.catalog() as catalog:
-        if not node.args.get("replace") and not _may_create(catalog, name, node):
-            return
-        if given is None:
-            rows, _ = translated(catalog, name, node.expression)
-            types = [(n, INTEGER if v.type == NULL else v.type) for n, v in rows.columns]
-        else:
-            types = [(c.name, c.type) for c in files.columns_in(given.schema, name, node)]
-    columns = [tables.Definition(n, type_, True, None) for n, type_ in types]
-    tables.create(host, name, columns, [], node)
+    """CREATE TABLE AS: a table without a key that has the rows of a query; `given` are a file's.
+
+    The rows are those of the version before; a query that fails leaves all as it was.
+    """
     with host.transaction() as txn:
-        inside = Reader(host, None, txn)
-        with inside.catalog() as catalog:
-            table = exp.to_table(name, quoted=True)
-            made = exp.Insert(this=table, expression=None if given else node.expression)
-            insert(Target(txn, inside, catalog, table, made), made, given)
+        reader = Reader(host, None, txn)
+        with reader.catalog() as catalog:
+            if not node.args.get("replace") and not _may_create(catalog, name, node):
+                return
+            if given is None:
+                rows, _ = translated(catalog, name, node.expression)
+                types = [(n, INTEGER if v.type == NULL else v.type) for n, v in rows.columns]
+                receiver = Receiver(
+                    reader, catalog, name, [rules.Column(n, t, True) for n, t in types]
+                )
+                made = receiver.checked(receiver.rows(node.expression, receiver.columns), node)
+            else:
+                types = [(c.name, c.type) for c in files.columns_in(given.schema, name, node)]
+        columns = [tables.Definition(n, type_, True, None) for n, type_ in types]
+        with_one(txn.inner)
+        changed = Catalog(txn.inner)
+        tables.create_in(txn.inner, changed, name, columns, [], node)
+        txn.inner.properties[CATALOG] = changed.saved()
+        txn.insert(name, made if given is None else given)
 
 
 def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
@@ -157,9 +165,9 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
                     node,
                 )
             names[: len(columns)] = columns
-    for own, value in rows.columns:
+    for column, value in rows.columns:
         if value.type == BLOB and isinstance(queries.builder.resolve(value.term), Lit):
-            raise SqlError(f"{own}: bytes that are written out are no column of a view", node)
+            raise SqlError(f"{column}: bytes that are written out are no column of a view", node)
     finished = finish(queries.builder, rows, name, names)
     if queries.builder.reads_clock:
         finished = finished._replace(rules=with_moments(finished.rules, queries.builder))

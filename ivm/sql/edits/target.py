@@ -34,7 +34,105 @@ Places = tuple[int, ...]
 Pair = tuple[Row, Row]
 
 
-class Target:
+class Receiver:
+    """A table that rows of queries are for, which may not exist yet: its name and `columns`."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        catalog: Catalog,
+        name: str,
+        columns: list[Column],
+        with_: exp.Expr | None = None,
+    ) -> None:
+        """`with_` is the WITH before the statement."""
+        self.reader, self.catalog, self._with = reader, catalog, with_
+        self.name, self.columns = name, columns
+
+    def rows(self, query: exp.Expr, types: Sequence[Column | None]) -> list[Row]:
+        """Return the rows of a query, in its order if any, its columns converted to those given."""
+        builder, query = Builder("sql"), self._with_names(query)
+        queries = Queries(builder, self.catalog.schema())
+        asked = queries.query(query, None, top=True)
+        if len(asked.columns) != len(types):
+            raise self.misfit(len(asked.columns), len(types), query)
+        columns = []
+        for (name, value), column in zip(asked.columns, types, strict=True):
+            value = value._replace(nullable=builder.may_be_null(asked.body, value))
+            if column is not None:
+                value = self._of_column(value, column, builder, query)
+            # as it is stored
+            columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))
+        names = [f"c{n}" for n in range(len(columns))]
+        rows = asked._replace(columns=list(zip(names, (v for _, v in columns), strict=True)))
+        table = answer(queries, rows, self.reader.ask).to_arrow()
+        for place, column in enumerate(types):  # a BLOB that is computed is a text of its bytes
+            if (
+                column is not None
+                and column.type == BLOB
+                and pa.types.is_string(table.schema.field(place).type)
+            ):
+                table = table.set_column(place, names[place], table.column(place).cast(pa.binary()))
+        return rows_of(table)
+
+    def _of_column(self, value: Typed, column: Column, builder: Builder, query: exp.Expr) -> Typed:
+        """Return a value as one of a column; `checked` looks at the range of whole numbers."""
+        ranged = column.type.is_integer and column.type.range and not isinstance(value.term, Lit)
+        type_ = BIGINT if ranged else column.type
+        with self._naming(column, query):
+            typed = convert(value, type_, query)
+        given = exp.column(column.name)
+        given.meta["written"] = f"what is given for {self.name}.{column.name} ({column.type})"
+        return typed._replace(term=originated(typed.term, given))
+
+    def _with_names(self, query: exp.Expr) -> exp.Expr:
+        """Return a query that also knows the WITH before the statement."""
+        if self._with is None:
+            return query
+        query, with_ = query.copy(), self._with.copy()
+        inner = query.args.get("with_")
+        with_.set(
+            "expressions", [*with_.expressions, *(inner.expressions if inner is not None else ())]
+        )
+        query.set("with_", with_)
+        return query
+
+    def checked(self, rows: list[Row], node: exp.Expr) -> list[Row]:
+        """Return rows.  Raises SqlError for a null where none may be, and for a whole number
+        beyond the range of its column.
+        """
+        for place, column in enumerate(self.columns):
+            if not column.nullable and any(row[place] is None for row in rows):
+                raise SqlError(
+                    f"{self.name}.{column.name} is NOT NULL, and a row has no value for it", node
+                )
+            if column.type.is_integer and column.type.range:
+                least, most = map(int, column.type.range)
+                for row in rows:
+                    if row[place] is not None and not least <= row[place] <= most:
+                        raise SqlError(
+                            f"{self.name}.{column.name} is {column.type}, {least} to {most}: "
+                            f"{row[place]} does not fit",
+                            node,
+                        )
+        return rows
+
+    @contextmanager
+    def _naming(self, column: Column, node: exp.Expr) -> Iterator[None]:
+        """Let the error of a constant that has no value in a column name this."""
+        try:
+            yield
+        except NoValueError as error:
+            raise NoValueError(f"{self.name}.{column.name}: {error.reason}", node) from None
+
+    def misfit(self, values: int, columns: int, node: exp.Expr) -> SqlError:
+        """Return the error of more or fewer values than columns."""
+        return SqlError(
+            f"{counted(values, 'value')} for {counted(columns, 'column')} of {self.name}", node
+        )
+
+
+class Target(Receiver):
     """A table, its `columns`, and its `keys`: the columns of each PRIMARY KEY and UNIQUE, by their
     positions.
 
@@ -46,9 +144,9 @@ class Target:
         self, txn: Transaction, reader: Reader, catalog: Catalog, table: exp.Expr, node: exp.Expr
     ) -> None:
         """`table` is edited by the statement `node`."""
-        self.txn, self.reader, self.catalog = txn, reader, catalog
-        own = _found(catalog, table)
-        self.name, self.columns, self.bag = own, catalog.columns(own), catalog.weighs(own)
+        own, with_ = _found(catalog, table), node.args.get("with_") or node.args.get("with")
+        super().__init__(reader, catalog, own, catalog.columns(own), with_)
+        self.txn, self.bag = txn, catalog.weighs(own)
         self.names = [c.name for c in self.columns]
         schema = catalog.source[own].info.schema
         # in its own order; of all columns in theirs, as the relation takes whole rows
@@ -66,7 +164,6 @@ class Target:
         self._moment = datetime.now(UTC)
         self._numbers: dict[int, int] = {}  # the last that were given, by positions of columns
         self.alias, self._table = table.alias or table.name, table
-        self._with = node.args.get("with_") or node.args.get("with")
 
     # -- what statements name
 
@@ -185,26 +282,6 @@ class Target:
             given[n] if n in given else self.default(n, node) for n in range(len(self.columns))
         )
 
-    def checked(self, rows: list[Row], node: exp.Expr) -> list[Row]:
-        """Return rows.  Raises SqlError for a null where none may be, and for a whole number
-        beyond the range of its column.
-        """
-        for place, column in enumerate(self.columns):
-            if not column.nullable and any(row[place] is None for row in rows):
-                raise SqlError(
-                    f"{self.name}.{column.name} is NOT NULL, and a row has no value for it", node
-                )
-            if column.type.is_integer and column.type.range:
-                least, most = map(int, column.type.range)
-                for row in rows:
-                    if row[place] is not None and not least <= row[place] <= most:
-                        raise SqlError(
-                            f"{self.name}.{column.name} is {column.type}, {least} to {most}: "
-                            f"{row[place]} does not fit",
-                            node,
-                        )
-        return rows
-
     def constant(self, value: Typed, place: int, node: exp.Expr) -> Any:
         """Return the value of a constant in a column.  Raises SqlError if it has none there."""
         with self._naming(self.columns[place], node):
@@ -212,74 +289,12 @@ class Target:
         assert isinstance(literal, Lit)
         return literal.value
 
-    @contextmanager
-    def _naming(self, column: Column, node: exp.Expr) -> Iterator[None]:
-        """Let the error of a constant that has no value in a column name this."""
-        try:
-            yield
-        except NoValueError as error:
-            raise NoValueError(f"{self.name}.{column.name}: {error.reason}", node) from None
-
     # -- queries
-
-    def rows(self, query: exp.Expr, types: Sequence[Column | None]) -> list[Row]:
-        """Return the rows of a query, in its order if any, its columns converted to those given."""
-        builder, query = Builder("sql"), self._with_names(query)
-        queries = Queries(builder, self.catalog.schema())
-        asked = queries.query(query, None, top=True)
-        if len(asked.columns) != len(types):
-            raise self.misfit(len(asked.columns), len(types), query)
-        columns = []
-        for (name, value), column in zip(asked.columns, types, strict=True):
-            value = value._replace(nullable=builder.may_be_null(asked.body, value))
-            if column is not None:
-                value = self._of_column(value, column, builder, query)
-            # as it is stored
-            columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))
-        names = [f"c{n}" for n in range(len(columns))]
-        rows = asked._replace(columns=list(zip(names, (v for _, v in columns), strict=True)))
-        table = answer(queries, rows, self.reader.ask).to_arrow()
-        for place, column in enumerate(types):  # a BLOB that is computed is a text of its bytes
-            if (
-                column is not None
-                and column.type == BLOB
-                and pa.types.is_string(table.schema.field(place).type)
-            ):
-                table = table.set_column(place, names[place], table.column(place).cast(pa.binary()))
-        return rows_of(table)
-
-    def _of_column(self, value: Typed, column: Column, builder: Builder, query: exp.Expr) -> Typed:
-        """Return a value as one of a column; `checked` looks at the range of whole numbers."""
-        ranged = column.type.is_integer and column.type.range and not isinstance(value.term, Lit)
-        type_ = BIGINT if ranged else column.type
-        with self._naming(column, query):
-            typed = convert(value, type_, query)
-        given = exp.column(column.name)
-        given.meta["written"] = f"what is given for {self.name}.{column.name} ({column.type})"
-        return typed._replace(term=originated(typed.term, given))
 
     def names_of(self, query: exp.Expr) -> list[str]:
         """Return the names of a query's columns."""
         rows = Queries(Builder("sql"), self.catalog.schema()).query(self._with_names(query))
         return [name for name, _ in rows.columns]
-
-    def _with_names(self, query: exp.Expr) -> exp.Expr:
-        """Return a query that also knows the WITH before the statement."""
-        if self._with is None:
-            return query
-        query, with_ = query.copy(), self._with.copy()
-        inner = query.args.get("with_")
-        with_.set(
-            "expressions", [*with_.expressions, *(inner.expressions if inner is not None else ())]
-        )
-        query.set("with_", with_)
-        return query
-
-    def misfit(self, values: int, columns: int, node: exp.Expr) -> SqlError:
-        """Return the error of more or fewer values than columns."""
-        return SqlError(
-            f"{counted(values, 'value')} for {counted(columns, 'column')} of {self.name}", node
-        )
 
     def key_names(self) -> list[str]:
         """Return the names of the columns that tell rows apart."""
