@@ -183,6 +183,20 @@ def create(
     return made[0]
 
 
+def free(host: Host, name: str, node: exp.Create) -> None:
+    """Let the constraints go of a table that a statement replaces.  Raises SqlError if views read
+    the table.
+    """
+    with host.store.snapshot() as snap:
+        catalog = Catalog(snap)
+        stored = catalog.find(name) or name
+        checks = catalog.tables.get(stored, {}).get("constraints")
+    if node.args.get("replace") and checks:
+        if said := readers(host, node):
+            raise SqlError(said, node)
+        host.uninstall(constraints_of(stored))
+
+
 def create_in(
     txn: Any,
     catalog: Catalog,
@@ -386,7 +400,10 @@ def _reading(host: Host, node: exp.Expr) -> str:
         rules, catalog = host.rules.of(snap), Catalog(snap)
         stored = [catalog.find(table.name) for table in tables if table is not None]
     names, lines = [name for name in dict.fromkeys(stored) if name is not None], list[str]()
-    own = {*names, *(constraints_of(name) for name in names if isinstance(node, exp.Drop))}
+    own = {
+        *names,
+        *(constraints_of(name) for name in names if isinstance(node, exp.Drop | exp.Create)),
+    }
     for name in names:
         others = [block for block in rules.blocks if block.name not in own]
         under = [block.name for block in others if any(name in r.reads for r in block.rules)]

@@ -83,6 +83,7 @@ def _table(host: Host, name: str, node: exp.Create, read: Read) -> None:
         with host.store.sketch() as sketch:  # what is wrong with constraints is said before
             tables.create_in(sketch, catalog := Catalog(sketch), name, columns, key, node)
             as_rules(catalog, name, checks)
+        tables.free(host, name, node)
         if tables.create(host, name, columns, key, node) and checks:
             tables.constrain_new(host, name, checks, node)
         return
@@ -92,28 +93,27 @@ def _table(host: Host, name: str, node: exp.Create, read: Read) -> None:
 def _table_of(host: Host, name: str, node: exp.Create, given: pa.Table | None) -> None:
     """CREATE TABLE AS: a table without a key that has the rows of a query; `given` are a file's.
 
-    The rows are those of the version before; a query that fails leaves all as it was.
+    They are those of the version before; a query that fails leaves all as it was.
     """
+    reader, made = Reader(host), given
+    with reader.catalog() as catalog:
+        if not node.args.get("replace") and not _may_create(catalog, name, node):
+            return
+        if given is None:
+            rows, _ = translated(catalog, name, node.expression)
+            types = [(n, INTEGER if v.type == NULL else v.type) for n, v in rows.columns]
+            receiver = Receiver(reader, catalog, name, [rules.Column(n, t, True) for n, t in types])
+            made = receiver.checked(receiver.rows(node.expression, receiver.columns), node)
+        else:
+            types = [(c.name, c.type) for c in files.columns_in(given.schema, name, node)]
+    columns = [tables.Definition(n, type_, True, None) for n, type_ in types]
+    tables.free(host, name, node)
     with host.transaction() as txn:
-        reader = Reader(host, None, txn)
-        with reader.catalog() as catalog:
-            if not node.args.get("replace") and not _may_create(catalog, name, node):
-                return
-            if given is None:
-                rows, _ = translated(catalog, name, node.expression)
-                types = [(n, INTEGER if v.type == NULL else v.type) for n, v in rows.columns]
-                receiver = Receiver(
-                    reader, catalog, name, [rules.Column(n, t, True) for n, t in types]
-                )
-                made = receiver.checked(receiver.rows(node.expression, receiver.columns), node)
-            else:
-                types = [(c.name, c.type) for c in files.columns_in(given.schema, name, node)]
-        columns = [tables.Definition(n, type_, True, None) for n, type_ in types]
         with_one(txn.inner)
         changed = Catalog(txn.inner)
-        tables.create_in(txn.inner, changed, name, columns, [], node)
-        txn.inner.properties[CATALOG] = changed.saved()
-        txn.insert(name, made if given is None else given)
+        if tables.create_in(txn.inner, changed, name, columns, [], node):
+            txn.inner.properties[CATALOG] = changed.saved()
+            txn.insert(name, made)
 
 
 def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:

@@ -25,6 +25,9 @@ FAILING = [
     "CREATE TABLE t AS SELECT zz FROM r",
     "CREATE OR REPLACE TABLE f AS SELECT CAST(a AS INT) AS x FROM r",
     "CREATE OR REPLACE TABLE f AS SELECT 1 / 0 AS k, zz FROM r",
+    "CREATE OR REPLACE TABLE o AS SELECT 1 AS k",  # which f refers to
+    "CREATE OR REPLACE TABLE o (z INT)",
+    "CREATE OR REPLACE TABLE o (z INT, CHECK (z > 1))",
     "CREATE OR REPLACE TABLE r AS SELECT CAST(a AS INT) AS x FROM r",
     "CREATE OR REPLACE TABLE r AS SELECT 1 AS b",  # under n
     "CREATE OR REPLACE TABLE r AS FROM '/nonexistent.parquet'",
@@ -96,6 +99,34 @@ def test_a_table_may_be_made_of_itself() -> None:
     assert [*ws.sql("SELECT * FROM r")] == [(1, "x"), (1, "x")]
     ws.sql("CREATE TABLE IF NOT EXISTS r AS SELECT 1 AS z")
     assert [*ws.sql("SELECT c FROM r")] == [(1,), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("new", "taken", "refused"),
+    [
+        ("(b INT)", "(-5)", None),
+        ("(b INT, CHECK (b < 0))", "(-5)", "(5)"),
+        ("(b INT, c INT UNIQUE)", "(-5, 1)", "(0, 1)"),
+        ("(b INT PRIMARY KEY)", "(-5)", "(-5)"),
+        ("AS SELECT -7 AS a", "(-5)", None),
+        ("AS SELECT a - 9 AS b, a FROM r", "(-5, -5)", None),
+    ],
+)
+def test_constraints_go_with_the_table_that_is_replaced(
+    new: str, taken: str, refused: str | None
+) -> None:
+    ws = ivm.open(":memory:")
+    ws.sql("CREATE TABLE r (a INT, CHECK (a > 0)); INSERT INTO r VALUES (2)")
+    ws.sql(f"CREATE OR REPLACE TABLE r {new}")
+    ws.sql(f"INSERT INTO r VALUES {taken}")
+    rows = [*ws.sql("SELECT * FROM r")]
+    assert len(rows) == 1 + ("AS" in new)
+    if refused is not None:
+        with pytest.raises(IvmError):
+            ws.sql(f"INSERT INTO r VALUES {refused}")
+    assert [*ws.sql("SELECT * FROM r")] == rows
+    ws.sql("DROP TABLE r; CREATE TABLE r (a INT); INSERT INTO r VALUES (-1)")
+    ws.check()
 
 
 def test_what_is_dropped_together_may_read_each_other() -> None:
