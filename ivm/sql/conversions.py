@@ -99,6 +99,10 @@ def _converted(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool 
         how = [] if given == JSON else [Lit(int(bool(tried)), "int64")]
         read = call("list:of_json" if given == JSON else "list:read", value.term, shape, *how)
         return convert(Typed(read, _of_texts(type_), True), type_, node, tried)
+    of_json = type_ == JSON and given not in (VARCHAR, JSON, NULL)
+    if (of_json or (type_ == VARCHAR and given.is_nested)) and tried is not None and not null:
+        text = shown(value._replace(nullable=False), node, AS_JSON if of_json else PLAIN)
+        return Typed(unless_null(value, text), type_, value.nullable)
     if (
         isinstance(value.term, Lit)
         and (null or not (given.is_nested or type_.is_nested))
@@ -109,10 +113,6 @@ def _converted(value: Typed, type_: SqlType, node: exp.Expr | None, tried: bool 
         return value
     if given == NULL:  # as a column of a subquery that is null throughout
         return Typed(Lit(None, type_.store), type_, True)
-    if given.is_nested and type_ in (VARCHAR, JSON) and tried is not None:
-        style = AS_JSON if type_ == JSON else PLAIN
-        text = shown(value._replace(nullable=False), node, style)
-        return Typed(unless_null(value, text), type_, value.nullable)
     if given.is_nested or type_.is_nested:
         return _nested(value, type_, node, tried)
     if type_.words:
@@ -246,6 +246,7 @@ class Style(NamedTuple):
     null: str
 
 
+EXACT = 15  # digits that a DOUBLE holds, as which JSON has decimals of no more
 _ESCAPES = str.maketrans({"'": r"\'", "\\": r"\\"})
 BRACKETS = {"LIST": "[]", "STRUCT": "{}", "TUPLE": "()", "MAP": "{}"}
 PLAIN = Style(BRACKETS, ", ", "=", lambda name: f"'{name.translate(_ESCAPES)}': ", "NULL")
@@ -287,8 +288,11 @@ def _inner(value: Typed, node: exp.Expr | None, style: Style) -> Term:
         return value.term
     if style is PLAIN:
         return call("string:quoted", convert(value, VARCHAR, node).term)
-    number = convert(value, DOUBLE, node) if of.is_decimal else value
-    return nested_text(number._replace(nullable=False), node)
+    if of.wide or (of.is_decimal and of.precision > EXACT):
+        return call("string", value.term)
+    if of.is_float or (of.is_decimal and of.scale):
+        return call("float:as_json", convert(value, DOUBLE, node).term)
+    return nested_text(value._replace(nullable=False), node)
 
 
 def part(struct: Typed, place: int, node: exp.Expr | None) -> Typed:
@@ -511,13 +515,9 @@ def nested_text(value: Typed, node: exp.Expr | None) -> Term:
         for written, name in (("inf", "Infinity"), ("nan", "NaN"), ("e+", "e")):
             shown = call("string:replace", shown, Lit(written, "string"), Lit(name, "string"))
     elif quoted:
-        if value.type.store == "string":
-            for letter in '\\"':
-                shown = call(
-                    "string:replace", shown, Lit(letter, "string"), Lit("\\" + letter, "string")
-                )
         quote = Lit('"', "string")
-        shown = concat(quote, shown, quote)
+        of_text = value.type.store == "string"
+        shown = call("string:as_json", shown) if of_text else concat(quote, shown, quote)
     return call("coalesce", shown, Lit("null", "string")) if value.nullable else shown
 
 

@@ -55,3 +55,8 @@ BEGUN = {
     "dayofyear": "DAY", "dayofmonth": "DAY", "yearweek": "WEEK", "weekofyear": "WEEK",
     "epoch": "SECOND",
 }  # fmt: skip
+
+
+def named_unit(name: str, names: dict[str, str] = UNITS) -> str:
+    """Return the long name of a unit, in capitals, as MONTH of `mons`."""
+    return names.get(name.lower()) or name.upper().rstrip("S")

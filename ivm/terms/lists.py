@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import lru_cache, wraps
-from math import prod
+from math import isfinite, prod
 from statistics import median
 from typing import Any
 
@@ -174,6 +174,18 @@ def _quoted(text: str) -> str:
     return "'" + re.sub(r"(['\\])", r"\\\1", text) + "'"
 
 
+def _plain(value: Any) -> str:
+    """Return the JSON of a value: a float in digits alone from a millionth to 21 digits before the
+    point.
+    """
+    if not isinstance(value, float) or not isfinite(value):
+        return shown_json(value)
+    if value and not 1e-6 <= abs(value) < 1e21:
+        return repr(value).replace("e-0", "e-").replace("e+", "e")
+    text = f"{Decimal(repr(value)):f}"
+    return text if "." in text else text + ".0"
+
+
 def _column(pairs: str, place: int) -> str:
     found = values_of(pairs)
     if not all(isinstance(one, list) for one in found):
@@ -229,7 +241,7 @@ def _text_at(text: str, path: str) -> str:
     if it is null.
     """
     found = _at(text, path)
-    return found if isinstance(found, str) else no_value() if found is None else shown_json(found)
+    return found if isinstance(found, str) else no_value() if found is None else _plain(found)
 
 
 def _kind_at(text: str, path: str) -> str:
@@ -307,10 +319,12 @@ by_form("list:overlaid", "string, string -> string?", _overlaid)
 by_form("list:flat", "string -> string?",
     lambda text: _list([value for one in values_of(text) for value in one or ()]))
 by_form("string:word", "string, int64 -> string?", _word)
+by_form("string:as_json", "string -> string", shown_json)
+by_form("float:as_json", "float64 -> string", _plain)
 by_form("string:quoted", "string -> string", _quoted)
 by_form("string:place", "string, string -> int64?", lambda words, word: _words(words).index(word))
 by_form("string:json", "string, string -> string?", _text_at)
-by_form("json:at", "string, string -> string?", lambda text, path: shown_json(_at(text, path)))
+by_form("json:at", "string, string -> string?", lambda text, path: _plain(_at(text, path)))
 by_form("json:kind", "string, string -> string?", _kind_at)
 by_form("json:length", "string, string -> int64?", _length_at)
 by_form("json:keys", "string, string -> string?", _keys_at)

@@ -87,7 +87,7 @@ SAME: dict[type[exp.Expr], set[str]] = {
     exp.Div: {"safe", "typed"}, exp.TryCast: {"safe"}, exp.RegexpReplace: {"single_replace"},
     exp.RegexpExtract: {"null_if_pos_overflow"}, exp.DateDiff: {"date_part_boundary"},
     exp.Encode: {"charset"}, exp.Greatest: {"ignore_nulls"}, exp.Least: {"ignore_nulls"},
-    exp.Count: {"big_int"},
+    exp.Count: {"big_int"}, exp.Array: {"value_constructor"},
 }  # fmt: skip
 # whose translation reads what they say
 WATCHED = (exp.Condition, exp.Func, exp.AtTimeZone, exp.JSONPathPart)

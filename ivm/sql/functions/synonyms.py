@@ -3,6 +3,7 @@ that were written.
 
 sem(x)                  stddev_pop(x) / sqrt(count(x))
 len(list(x))            count(*), and null where no row is
+ARRAY(SELECT x ...)     coalesce((SELECT list(x) FROM (SELECT x ...)), [])
 (a, b) < (c, d)         a < c OR (a = c AND b < d), where null is a value after all others
 """
 
@@ -64,6 +65,7 @@ _DISTINCT = ("mean", "favg", "fsum", "kahan_sum", "sumkahan", "sem")  # of disti
 _ANYHOW = ("approx_count_distinct", "arbitrary", "len_distinct")
 _ENDS: dict[type[exp.Expr], type[exp.Expr]] = {exp.FirstValue: exp.First, exp.LastValue: exp.Last}
 _PARSED: dict[str, exp.Expr] = {}
+_OF_ROWS = "coalesce((SELECT list(value) FROM (SELECT NULL) array_rows(value)), [])"
 
 
 def plainer(node: exp.Select) -> exp.Select:
@@ -93,10 +95,17 @@ def _wanted(node: exp.Expr) -> bool:
     return (
         _template(node) is not None
         or _tuples(node)
+        or _is_of_rows(node)
         or (isinstance(node, exp.ArrayToString) and isinstance(node.this, exp.ArrayAgg))
         or _of_list(node)
         or _is_end(node)
     )
+
+
+def _is_of_rows(node: exp.Expr) -> bool:
+    """Return whether a node is the list of a query's rows, and not one of written values."""
+    listed = isinstance(node, exp.Array) and not node.args.get("value_constructor")
+    return listed and any(isinstance(item, exp.Query) for item in node.expressions)
 
 
 def _is_end(node: exp.Expr) -> bool:
@@ -151,6 +160,12 @@ def _rewrite(node: exp.Expr) -> None:
         node.replace(exp.paren(_compared(node)))
     elif _is_end(node):
         node.replace(_ENDS[type(node)](this=node.this))
+    elif isinstance(node, exp.Array):
+        query, new = node.expressions[0].unnest(), sqlglot.parse_one(_OF_ROWS, dialect="duckdb")
+        next(one for one in new.find_all(exp.Subquery) if one.alias).set("this", query)
+        around = node.parent.parent if isinstance(node.parent, exp.Paren) else node.parent
+        compared = isinstance(around, exp.Any | exp.All)
+        node.replace(exp.Subquery(this=query) if compared else new)
     elif isinstance(node, exp.Bracket):
         node.replace(exp.First(this=node.this.this))
     elif isinstance(node, exp.ArraySort):

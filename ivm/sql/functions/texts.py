@@ -328,7 +328,7 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
         raise SqlError(
             "a text is cut by constant places from 1 on, or from one before its end", node
         )
-    size = 1 if high == low else high - low + 1 if high is not None and high > 0 else None
+    size = max(high - low + 1, 0) if high is not None and (high >= 0 or high == low) else None
     if high is not None and high < 0 and high != low:  # up to one before the end
         text = text._replace(
             term=call("string:left", text.term, Lit(high + 1 or sys.maxsize, "int64"))

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from ivm.sql.conversions import amount, call, convert, is_of_months
 from ivm.sql.errors import SqlError
-from ivm.sql.keywords import BEGUN, UNITS
+from ivm.sql.keywords import BEGUN, named_unit
 from ivm.sql.literals import constant, converted
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
@@ -46,7 +46,7 @@ PARTS = {
     "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute",
     "SECOND": "second", "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday",
     "WEEKDAY": "weekday", "ISODOW": "isoweekday", "DOY": "yearday", "DAYOFYEAR": "yearday",
-    "WEEK": "week",
+    "WEEK": "week", "WEEKOFYEAR": "week", "DAYOFMONTH": "day",
 }  # fmt: skip
 CLOCK = ("HOUR", "MINUTE", "SECOND")  # parts of a time, too
 # at the end of an interval
@@ -63,7 +63,7 @@ _PART_NODES: dict[type[exp.Expr], str] = {
 
 
 def _interval(node: exp.Expr, value: Value) -> Typed:
-    unit = str(node.args["unit"].name if node.args.get("unit") else "DAY").upper().rstrip("S")
+    unit = named_unit(node.args["unit"].name) if node.args.get("unit") else "DAY"
     inner, in_text = node.this, not node.args.get("unit") or node.args.get("fraction_in_string")
     if isinstance(inner, exp.Literal) and (in_text or "." not in inner.name):
         text = f"{inner.name} {unit}" if node.args.get("unit") else inner.name
@@ -71,7 +71,7 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
             return found
     if isinstance(inner, exp.Literal) and not node.args.get("unit"):
         number, _, unit = inner.this.partition(" ")
-        inner, unit = exp.Literal.number(number), unit.upper().rstrip("S")
+        inner, unit = exp.Literal.number(number), named_unit(unit)
     count = value(inner)
     if count.type == VARCHAR and isinstance(count.term, Lit):
         cut = Lit(str(count.term.value).partition(".")[0], "string")  # as in '1.5' HOUR
@@ -96,7 +96,7 @@ def _of_parts(text: str) -> Typed | None:
         return None
     months, micros = 0, 0 if clock is None else _of_clock(clock)
     for number, word in parts:
-        unit = UNITS.get(word.lower()) or word.upper().rstrip("S")
+        unit = named_unit(word)
         if unit not in MONTHS and unit not in MICROSECONDS:
             raise SqlError(f"INTERVAL '{text}': intervals of {word} are not known")
         count, days = Fraction(number), 30 * MICROSECONDS["DAY"]
@@ -233,8 +233,7 @@ def part(node: exp.Expr, value: Value) -> Typed:
         unit, inner = _PART_NODES[type(node)], node.this
     while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
         inner = inner.this
-    if unit.rstrip("S") in (*PARTS, *_DERIVED):
-        unit = unit.rstrip("S")
+    unit = named_unit(unit)
     moment = value(inner)
     if moment.type == TIMESTAMPTZ:
         moment = convert(moment, TIMESTAMP, node)
@@ -297,6 +296,7 @@ _DERIVED: dict[str, Callable[[Term], Term]] = {
     "ISOYEAR": _isoyear, "DECADE": _of_year(10, 0), "CENTURY": _of_year(100, 1),
     "MILLENNIUM": _of_year(1000, 1),
     "MILLISECOND": _within_minute(1000), "MICROSECOND": _within_minute(1),
+    "YEARWEEK": lambda moment: call("+", _times(_isoyear(moment), 100), call("datetime:week", moment)),
 }  # fmt: skip
 
 
@@ -331,7 +331,7 @@ def _added(node: exp.Expr, value: Value) -> Typed:
 
 def _truncated(node: exp.Expr, value: Value) -> Typed:
     name, moment = node.args["unit"].name.upper(), value(node.this)
-    unit = BEGUN.get(name.lower()) or name.rstrip("S")
+    unit = named_unit(name, BEGUN)
     if unit not in (*MONTHS, *MICROSECONDS, "ISOYEAR"):
         raise SqlError(f"date_trunc of {name} is not evaluated: a unit is as 'month'", node)
     own = convert(moment, TIMESTAMP, node) if moment.type in (TIMESTAMPTZ, VARCHAR) else moment
@@ -348,7 +348,7 @@ def _truncated(node: exp.Expr, value: Value) -> Typed:
 
 def _difference(node: exp.Expr, value: Value) -> Typed:
     """date_diff: how many times a unit begins between two moments."""
-    unit = node.args["unit"].name.upper().rstrip("S") if node.args.get("unit") else "DAY"
+    unit = named_unit(node.args["unit"].name, BEGUN) if node.args.get("unit") else "DAY"
     left, right = value(node.expression), value(node.this)
     nullable = left.nullable or right.nullable
     if unit in ("DAY", "WEEK"):
@@ -533,14 +533,6 @@ def _in_zone(node: exp.Expr, value: Value) -> Typed:
     return convert(moment, TIMESTAMP if moment.type == TIMESTAMPTZ else TIMESTAMPTZ, node)
 
 
-def _year_and_week(node: exp.Expr, value: Value) -> Typed:
-    moment = convert(value(node.expressions[0]), TIMESTAMP, node)
-    term = call(
-        "+", call("*", _isoyear(moment.term), Lit(100, "int64")), call("datetime:week", moment.term)
-    )
-    return Typed(term, BIGINT, moment.nullable)
-
-
 def _epoch(node: exp.Expr, value: Value) -> Typed:
     """epoch_ms and epoch_us of a date or a timestamp, and the moment that is so long after 1970."""
     named = isinstance(node, exp.Anonymous)
@@ -575,7 +567,7 @@ def _epoch(node: exp.Expr, value: Value) -> Typed:
 
 def _whole_units(node: exp.Expr, value: Value) -> Typed:
     """date_sub: how many whole units lie between two moments."""
-    unit = node.expressions[0].name.upper().rstrip("S")
+    unit = named_unit(node.expressions[0].name, BEGUN)
     before, after = (value(item) for item in node.expressions[1:3])
     if unit in MONTHS:
         months = call(
@@ -675,11 +667,14 @@ def _zoned(node: exp.Expr, value: Value) -> Typed:
     return convert(_moment_from_parts(moment, value), TIMESTAMPTZ, node)
 
 
-NAMED_PARTS = "date_part datepart decade century millennium isoyear millisecond microsecond weekday era nanosecond"
+NAMED_PARTS = (
+    "date_part datepart decade century millennium isoyear millisecond microsecond weekday era nanosecond "
+    "yearweek"
+)
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **dict.fromkeys(NAMED_PARTS.split(), part), **dict.fromkeys(_SPANS, _units),
     **dict.fromkeys(("date_sub", "datesub"), _whole_units), "epoch_us": _epoch,
-    "epoch_ns": _nanoseconds, "age": _age, "yearweek": _year_and_week, "try_strptime": _parsed,
+    "epoch_ns": _nanoseconds, "age": _age, "try_strptime": _parsed,
     "make_timestamptz": _zoned,
     "timezone": lambda node, value: _in_zone(exp.AtTimeZone(this=node.expressions[1],
         zone=node.expressions[0]), value),

@@ -94,6 +94,12 @@ def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, AGGREGATES) and not isinstance(node, WINDOW_ONLY)
 
 
+def markers_among(found: list[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """Return what tells the sets of GROUP BY apart, and the other aggregates."""
+    markers: list[exp.Expr] = [n for n in found if isinstance(n, exp.Grouping | exp.GroupingId)]
+    return markers, [node for node in found if node not in markers]
+
+
 class Grouping(Group):
     """The groups of a body, and the aggregates over them."""
 

@@ -8,8 +8,8 @@ from itertools import combinations
 
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError
-from ivm.sql.queries.aggregates import Grouping
+from ivm.sql.errors import SqlError, written
+from ivm.sql.queries.aggregates import Grouping, markers_among
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.queries.sets import union
@@ -25,8 +25,7 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
     if len(sets) > SETS_MAX:
         raise SqlError(f"GROUP BY has {len(sets)} sets, and {SETS_MAX} is the most", group)
     keys = list({text_of(key): key for keys_of in sets for key in keys_of}.values())
-    markers = [node for node in found if isinstance(node, exp.Grouping | exp.GroupingId)]
-    found = [node for node in found if node not in markers]
+    markers, found = markers_among(found)
     builder, scope = select.builder, select.scope
     values = [select.evaluate(key) for key in keys]
     parts = []
@@ -40,7 +39,7 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
         nulls = [Typed(Lit(None, v.type.store), v.type, True) for v in values]
         row = [listed.get(text_of(key), null) for key, null in zip(keys, nulls, strict=True)]
         row += [aggregates[text_of(node)] for node in found]
-        row += [_marker(node.expressions or keys, inside) for node in markers]
+        row += [marker(node, keys, inside) for node in markers]
         parts.append((body, row))
     body, columns = union(builder, scope.body.outer, parts)
     select.go_on(body)
@@ -54,10 +53,14 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
         select.replaced[text_of(node)] = new
 
 
-def _marker(items: list[exp.Expr], inside: set[str]) -> Typed:
-    """`GROUPING(a, b)`: a bit for each expression, 1 if the set does not group it."""
-    number = 0
-    for item in items:
+def marker(node: exp.Expr, keys: list[exp.Expr], inside: set[str]) -> Typed:
+    """`GROUPING(a, b)`: a bit for each expression, 1 if the set does not group it.  Raises
+    SqlError for an expression of no set.
+    """
+    number, known = 0, {*map(text_of, keys)}
+    for item in node.expressions or keys:
+        if text_of(item) not in known:
+            raise SqlError(f"GROUPING takes what GROUP BY has, and not {written(item)}", node)
         number = 2 * number + (text_of(item) not in inside)
     return Typed(Lit(number, "int64"), BIGINT, False)
 

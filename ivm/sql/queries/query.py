@@ -32,7 +32,7 @@ from ivm.sql.queries import (
     subqueries,
     windows,
 )
-from ivm.sql.queries.aggregates import Grouping, aggregates_in
+from ivm.sql.queries.aggregates import Grouping, aggregates_in, markers_among
 from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
 from ivm.sql.queries.expressions import Subqueries, conjuncts
 from ivm.sql.queries.joins import Joins
@@ -322,6 +322,7 @@ class Select(Clauses):
     def aggregate(self, keys: list[exp.Expr], aggregates: list[exp.Expr], single: bool) -> None:
         """Replace the body by one row for each group."""
         translator = self.expressions()
+        markers, aggregates = markers_among(aggregates)
         values = [translator.value(key) for key in keys]
         grouping = Grouping(
             self.builder, self.scope, self.queries.subqueries, values, single, aggregates
@@ -334,6 +335,8 @@ class Select(Clauses):
         for key, new in zip(keys, groups, strict=False):
             if not isinstance(key, exp.Column):
                 replaced[text_of(key)] = new
+        inside = {*map(text_of, keys)}
+        replaced |= {text_of(one): grouping_sets.marker(one, keys, inside) for one in markers}
         self.go_on(body)
         self.replaced, self.grouped = replaced, grouped
 

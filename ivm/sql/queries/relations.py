@@ -62,11 +62,14 @@ def in_order_of_rows(select: exp.Select) -> exp.Select:
     inner = _ordered_source(select)
     assert inner is not None
     items, by = inner.expressions, inner.args["order"].expressions
+    renamed = dict(enumerate(inner.parent.alias_column_names if inner.parent else ()))
     named = [
-        item for item in items if isinstance(item, exp.Alias | exp.Column) and item.output_name
+        (item, renamed.get(place, item.alias_or_name))
+        for place, item in enumerate(items)
+        if isinstance(item, exp.Alias | exp.Column) and item.output_name
     ]
-    outputs = {text_of(item.unalias()): item.alias_or_name for item in named}
-    outputs |= {item.alias_or_name: item.alias_or_name for item in named}
+    outputs = {text_of(item.unalias()): name for item, name in named}
+    outputs |= {item.alias_or_name: name for item, name in named}
     if isinstance(by[0].this, exp.Var):  # ORDER BY ALL
         by = [exp.Ordered(**{**by[0].args, "this": item.unalias()}) for item in items]
     order = []

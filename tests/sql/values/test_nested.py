@@ -264,3 +264,36 @@ def test_a_list_of_a_fixed_length_is_refused(both: Both, place: str) -> None:
 )
 def test_a_text_is_split_into_code_points(both: Both, text: str) -> None:
     both.ask(f"SELECT string_split('{text}', ''), split_part('{text}', '', 1), reverse('{text}')")
+
+
+NUMBERS = (
+    "1.50::DECIMAL(5,2)", "2::DECIMAL(5,2)", "-0.00001::DECIMAL(5,5)", "0.00000010::DECIMAL(15,8)",
+    "0.00000010::DECIMAL(16,8)", "99999999999999.99::DECIMAL(18,2)", "7::DECIMAL(18,0)",
+    "12345678901234567890.50::DECIMAL(38,2)", "0.5::DECIMAL(38,38)", "0.00001::FLOAT", "0.1::FLOAT",
+    "1e-6::DOUBLE", "1e-7::DOUBLE", "1.5e-10::DOUBLE", "1e16::DOUBLE", "1e20::DOUBLE", "1e21::DOUBLE",
+    "0::DOUBLE", "'inf'::DOUBLE", "'nan'::DOUBLE", "1", "true", "NULL::DOUBLE", "DATE '2024-01-01'",
+    "TIMESTAMP '2024-01-01 10:00:00'", "'a' || chr(10)", "chr(9) || '\"\\'", "chr(8) || chr(12) || chr(13)",
+)  # fmt: skip
+WAYS = (
+    "to_json({})", "to_json([{}])", "to_json({{'a': {}}})", "json_object('a', {})", "json_array({})",
+    "CAST({} AS JSON)", "CAST([{}] AS JSON)", "to_json(MAP {{'a': {}}})", "[{}][1]", "[{0}] = [{0}]",
+    "list_contains([{0}], {0})", "{{'a': {}}}.a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_json_has_values_as_duckdb_writes_them(both: Both, value: str) -> None:
+    """Numbers by their digits, and texts whose letters JSON escapes."""
+    ways = [way for way in WAYS if "chr" not in value or way != "CAST({} AS JSON)"]
+    terms = ", ".join(f"{way.format(f'({value})')} AS c{n}" for n, way in enumerate(ways))
+    both.ask(f"SELECT {terms}")
+
+
+def test_a_text_with_a_line_end_is_one_value_of_lists(both: Both) -> None:
+    both.run("CREATE TABLE lines (id INTEGER PRIMARY KEY, s VARCHAR)")
+    both.run("INSERT INTO lines VALUES (1, 'a' || chr(10) || ',b'), (2, chr(9) || ',\"')")
+    for term in (
+        "string_split(s, ',') = [split_part(s, ',', 1), split_part(s, ',', 2)]", "[s][1] = s",
+        "{'a': s}.a = s", "MAP {s: 1}[s]", "json_object(s, s)", "to_json({'a': s}) ->> 'a' = s",
+    ):  # fmt: skip
+        both.ask(f"SELECT id, {term} AS r FROM lines ORDER BY id")

@@ -83,6 +83,11 @@ BEGUN = """
     millisecond us usec microseconds dec decade c cent century mil millennium w weeks weekofyear quarter dow weekday
     dayofweek doy dayofyear isodow isoyear yearweek epoch julian
 """
+PARTS = [unit for unit in BEGUN.split() if unit not in ("isoyear", "julian", "epoch")]
+CALLS = (
+    "date_part('{}', {})", "datepart('{}', {})", "date_diff('{}', {}, dt)", "datediff('{}', dt, {})",
+    "date_sub('{}', {}, dt)",
+)  # fmt: skip
 MOMENTS = ("ts", "dt", "ts::TIMESTAMPTZ", "TIMESTAMP '1969-12-31 23:59:59.999999'")
 
 
@@ -101,3 +106,16 @@ def test_a_unit_has_every_name_that_duckdb_gives_it() -> None:
         for unit in ("era", "foo", "timezone"):
             with pytest.raises(ivm.IvmError, match=f"date_trunc of {unit.upper()} is not"):
                 ws.sql(f"SELECT TRY(date_trunc('{unit}', ts)) FROM t")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_part_and_a_difference_take_the_names_of_units(call: str) -> None:
+    with ivm.open(":memory:") as ws:
+        both = Both(ws)
+        for statement in (TABLE, ROWS):
+            both.run(statement)
+        for moment in ("ts", "dt", "TIMESTAMP '1969-12-31 23:59:59.999999'"):
+            terms = ", ".join(call.format(unit, moment) for unit in PARTS)
+            found = ws.sql(f"SELECT {terms} FROM t ORDER BY id")
+            rows = both.duck.execute(f"SELECT {terms} FROM t ORDER BY id").fetchall()
+            assert [*(found or ())] == rows, moment
