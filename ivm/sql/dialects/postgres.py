@@ -123,6 +123,7 @@ CALLS: dict[str, Meaning] = {
     "json_typeof|jsonb_typeof(j)": _JSON_TYPES,
     "json_array_length|jsonb_array_length(j)": "json_array_length(CASE WHEN json_type(:j) = 'ARRAY' "
                                                "THEN :j WHEN :j IS NOT NULL THEN failing(:j, 'no array') END)",
+    "array(q)": lambda node: _of_rows(node, node.expressions[0]),
     "array_cat(l, m)": "postgres_concat(:l, :m)",
     "json_extract_path_text|jsonb_extract_path_text(j, *p)": lambda node: _path(node,
     "json_extract_string"),
@@ -398,6 +399,12 @@ def _part(node: exp.Extract) -> exp.Expr | None:
         f"EXTRACT({unit} FROM :t))",
         {"t": moment},
     )
+
+
+def _of_rows(node: exp.Expr, query: exp.Expr) -> exp.Expr:
+    if not isinstance(query.unnest(), exp.Query):
+        raise SqlError("array(...) takes a query: values are written as ARRAY[1, 2]", node)
+    return exp.Array(expressions=[query])
 
 
 def _in_list(node: exp.Binary) -> exp.Expr | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import ivm
-from tests.support.sql.oracle import Both
+from tests.support.sql.oracle import Both, rows_of
 
 TABLES = (
     "CREATE TABLE a (id INTEGER PRIMARY KEY, k INTEGER, x INTEGER, s VARCHAR)",
@@ -51,6 +51,18 @@ def test_the_rows_of_a_query_are_a_list(both: Both, term: str) -> None:
     both.run("INSERT INTO b VALUES (5, 1, 40, 'z'), (6, 3, 30, 'y')")
     both.run("DELETE FROM b WHERE id = 2")
     both.compare()
+
+
+@pytest.mark.parametrize("term", [t for t in LISTS if t[0] in "Ax" and "{" not in t])
+def test_postgres_has_the_same_lists(both: Both, term: str) -> None:
+    query = f"SELECT id, {term} AS r FROM a"
+    found = both.workspace.sql(query, dialect="postgres").to_arrow()
+    assert rows_of(found) == rows_of(both.duck.execute(query).to_arrow_table())
+
+
+def test_an_array_of_no_query_is_refused(both: Both) -> None:
+    with pytest.raises(ivm.IvmError, match="values are written as ARRAY"):
+        both.workspace.sql("SELECT array(1) AS r", dialect="postgres")
 
 
 @pytest.mark.parametrize("query", GROUPS)
