@@ -50,9 +50,9 @@ from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.times import INTERVALS
-from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement, compiled
+from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
 from ivm.sql.prepared.edits import KeyedEdit, made_again
-from ivm.sql.prepared.general import ask_given
+from ivm.sql.prepared.general import ask_given, compiled
 from ivm.sql.prepared.keyed import edit_of
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of

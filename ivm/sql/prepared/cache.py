@@ -17,7 +17,6 @@ from ivm.names import CATALOG
 from ivm.rules.installed import PROPERTY
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.shape import Shape, shape_of
-from ivm.sql.system.session import MOMENTARY
 from ivm.terms.encoder import NONE_GIVEN
 
 if TYPE_CHECKING:
@@ -174,16 +173,6 @@ class KeptQuestion(NamedTuple):
             questions = [question._replace(given=given) for question in self.questions]
             asks = [partial(reader.ask_again, state, question) for question in questions]
             return self.understood.answer(asks)
-
-
-def compiled(reader: Reader, node: exp.Expr, rules: Understood) -> KeptQuestion | None:
-    """Return a query that was asked, with its plans; None if it means another thing the next time."""
-    catalogs = [catalog for _, catalog in reader.asked]
-    same = len(catalogs) == len(rules.parts) and all(c is catalogs[0] for c in catalogs)
-    if MOMENTARY in node.meta or not same:
-        return None
-    questions = tuple(question for question, _ in reader.asked)
-    return KeptQuestion(questions, catalogs[0], reader.host.store.texts_removed, node, rules)
 
 
 def says_the_same(catalog: Any, other: Any, *properties: str) -> bool:

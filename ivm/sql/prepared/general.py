@@ -20,18 +20,18 @@ from sqlglot.errors import SqlglotError
 from ivm.answer import Answer
 from ivm.errors import IvmError
 from ivm.lang.ir import Const
-from ivm.sql.answers import understood
+from ivm.sql.answers import Understood, understood
 from ivm.sql.conversions import alike
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant, literal
-from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement, compiled
+from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
 from ivm.sql.prepared.seeks import COMPARED, compared_with
 from ivm.sql.prepared.shape import kinds, number_of, written
 from ivm.sql.queries.expressions import GIVEN
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Reader
-from ivm.sql.system.session import BESIDE
+from ivm.sql.system.session import BESIDE, MOMENTARY
 from ivm.sql.terms import Lit, Place, Typed, Var
 from ivm.sql.types import BIGINT, DATE, TIMESTAMP, VARCHAR, SqlType
 from pagestore.errors import PagestoreError
@@ -115,6 +115,16 @@ def _ask_first(
         answer = rules.answer([partial(reader.ask, trees.program, given) for trees in rules.parts])
     kept = compiled(reader, node, rules)
     return answer, None if kept is None else kept._replace(types=types)
+
+
+def compiled(reader: Reader, node: exp.Expr, rules: Understood) -> KeptQuestion | None:
+    """Return a query that was asked, with its plans; None if it means another thing the next time."""
+    catalogs = [catalog for _, catalog in reader.asked]
+    same = len(catalogs) == len(rules.parts) and all(c is catalogs[0] for c in catalogs)
+    if MOMENTARY in node.meta or not same:
+        return None
+    questions = tuple(question for question, _ in reader.asked)
+    return KeptQuestion(questions, catalogs[0], reader.host.store.texts_removed, node, rules)
 
 
 def _given(types: Mapping[int, SqlType], values: Sequence[Any]) -> dict[int, Const] | None:

@@ -208,7 +208,7 @@ FORMS: dict[str, list[str]] = {
     "{json} -> 0",
                      "json_extract_string({json}, '$.d')", "{json} ->> 'a'", "{json} ->> '$[1][0]'",
                      "{json} -> '/a/1'"],
-    "to_json": ["to_json({any})", "to_json({list})", "json_object('k', {any})",
+    "to_json": ["to_json({any})", "json_quote({any})", "to_json({list})", "json_object('k', {any})",
     "json_array({any}, {text})"],
     "json_valid of": ["json_valid({json})"],
     "json_extract_path": ["json_extract_path({json}, '$.a')",
