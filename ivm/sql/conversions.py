@@ -291,7 +291,7 @@ def _inner(value: Typed, node: exp.Expr | None, style: Style) -> Term:
     if of.wide or (of.is_decimal and of.precision > EXACT):
         return call("string", value.term)
     if of.is_float or (of.is_decimal and of.scale):
-        return call("float:as_json", convert(value, DOUBLE, node).term)
+        return call("text:json_of_float", convert(value, DOUBLE, node).term)
     return nested_text(value._replace(nullable=False), node)
 
 
@@ -517,7 +517,7 @@ def nested_text(value: Typed, node: exp.Expr | None) -> Term:
     elif quoted:
         quote = Lit('"', "string")
         of_text = value.type.store == "string"
-        shown = call("string:as_json", shown) if of_text else concat(quote, shown, quote)
+        shown = call("text:json_of_text", shown) if of_text else concat(quote, shown, quote)
     return call("coalesce", shown, Lit("null", "string")) if value.nullable else shown
 
 

@@ -187,11 +187,13 @@ def free(host: Host, name: str, node: exp.Create) -> None:
     """Let the constraints go of a table that a statement replaces.  Raises SqlError if views read
     the table.
     """
+    if not node.args.get("replace"):
+        return
     with host.store.snapshot() as snap:
         catalog = Catalog(snap)
         stored = catalog.find(name) or name
         checks = catalog.tables.get(stored, {}).get("constraints")
-    if node.args.get("replace") and checks:
+    if checks:
         if said := readers(host, node):
             raise SqlError(said, node)
         host.uninstall(constraints_of(stored))

@@ -80,9 +80,10 @@ def refuse_name(name: str, node: exp.Expr) -> None:
 def _table(host: Host, name: str, node: exp.Create, read: Read) -> None:
     if isinstance(node.this, exp.Schema) and node.expression is None:
         columns, key, checks = tables.definitions(node.this.expressions)
-        with host.store.sketch() as sketch:  # what is wrong with constraints is said before
-            tables.create_in(sketch, catalog := Catalog(sketch), name, columns, key, node)
-            as_rules(catalog, name, checks)
+        if checks:  # what is wrong with them is said before anything is changed
+            with host.store.sketch() as sketch:
+                tables.create_in(sketch, catalog := Catalog(sketch), name, columns, key, node)
+                as_rules(catalog, name, checks)
         tables.free(host, name, node)
         if tables.create(host, name, columns, key, node) and checks:
             tables.constrain_new(host, name, checks, node)
