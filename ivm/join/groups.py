@@ -294,6 +294,23 @@ class Numbers:
         return found
 
 
+class Ascending:
+    """As `Numbers`, of one column int64[n] that ascends: its keys are found by bisection, which is
+    less than a table of hashes where those that are sought ascend, too.
+    """
+
+    def __init__(self, column: np.ndarray) -> None:
+        starts = begins(column[None])
+        self.numbers = np.cumsum(starts) - 1
+        self._distinct = column[starts]
+
+    def find(self, sought: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the numbers of other keys, one array int64[m], -1 for one that has none."""
+        places = np.searchsorted(self._distinct, sought[0])
+        places[places == len(self._distinct)] = 0
+        return np.where(self._distinct[places] == sought[0], places, -1)
+
+
 class Lookup:
     """Finds the rows of a table by a key of one column or several; `order` puts rows of one key
     next to each other, in order of keys if these are within a short range.
@@ -303,7 +320,10 @@ class Lookup:
         """Take keys int64[K, n], in any order, K >= 1.  O(n log n)."""
         n = keys.shape[1]
         self._box = Box.around([keys]) if n else Box([0] * len(keys), [0] * len(keys))
-        self._hashed = Numbers(keys) if self._box.size > max(DENSE, SPARSE * n) else None
+        self._hashed: Ascending | Numbers | None = None
+        if self._box.size > max(DENSE, SPARSE * n):
+            ascends = len(keys) == 1 and bool((keys[0, 1:] >= keys[0, :-1]).all())
+            self._hashed = Ascending(keys[0]) if ascends else Numbers(keys)
         codes = self._hashed.numbers if self._hashed else self._box.codes(keys)
         self.order = np.arange(n) if (codes[1:] >= codes[:-1]).all() else sort_order(codes[None])
         sorted_ = codes[self.order]
