@@ -47,7 +47,10 @@ class Box(NamedTuple):
 
     @classmethod
     def around(cls, parts: Sequence[Columns]) -> "Box":
-        """Return the box of rows of one part or several, none of them empty: K columns each.  O(n)."""
+        """Return the box of rows of one part or several, none of them empty: K columns each.
+
+        O(n).
+        """
         low, spans = list[int](), list[int]()
         for columns in zip(*parts, strict=True):
             low.append(min(int(column.min()) for column in columns))
@@ -288,7 +291,7 @@ class Numbers:
         self.firsts = firsts[:count].copy()
 
     def find(self, sought: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the numbers of other tuples, K arrays int64[m], -1 for one that has none.  O(m)."""
+        """Return the numbers of other tuples, K arrays int64[m], -1 for one without.  O(m)."""
         tuples, found = np.ascontiguousarray(sought), np.empty(len(sought[0]), np.int64)
         FIND_NUMBERS.call(self._columns, self._table, self.firsts, tuples, found)
         return found

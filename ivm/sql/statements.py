@@ -215,19 +215,21 @@ class Statements:
         own = kinds(values)
         if (again := self._again(statement, own, values)) is not None:
             return again
-        if self.asked is not None and statement.translates(own):
+        given = written(values)
+        if self.asked is not None and given is not None and statement.translates(own):
             again = ask_given(
                 self.asked,
                 self._reader(),
                 statement,
                 dialect,
                 values,
+                own,
+                given,
                 partial(read, statement.text, dialect, _answer),
                 partial(parse, text, dialect, parameters),
             )
             if again is not None:
                 return again
-        given = written(values)
         key = statement.text, dialect, given
         if (again := self._ask_again(key)) is not None:
             return again

@@ -26,7 +26,7 @@ from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant, literal
 from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
 from ivm.sql.prepared.seeks import COMPARED, compared_with
-from ivm.sql.prepared.shape import kinds, number_of, written
+from ivm.sql.prepared.shape import number_of
 from ivm.sql.queries.expressions import GIVEN
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
@@ -53,17 +53,19 @@ def ask_given(
     statement: Statement,
     dialect: str,
     values: list[Any],
+    own: tuple[type, ...],
+    texts: tuple[str, ...],
     read_places: Callable[[], list[exp.Expr]],
     read_constants: Callable[[], list[tuple[exp.Expr, bool]]],
 ) -> Answer | None:
     """Answer a question that is compiled for any values; None if it is not, or if evaluating it
     takes so long that compiling it for its values is the lesser part.
 
-    The text is read as statements with places for its values, and with the values.
+    `own` are the types of the values, and `texts` what they are written as.  The text is read as
+    statements with places for its values, and with the values.
     """
-    own, texts = kinds(values), written(values)
     free = statement.free.get(own)
-    if texts is None or free == NONE_FREE:
+    if free == NONE_FREE:
         return None
     with suppress(SqlglotError, PagestoreError, IvmError):
         if free and (kept := asked.questions.get(_key(statement, dialect, own, texts))):
