@@ -8,7 +8,7 @@ engine/kept.py decides which views are kept; all others are evaluated.
 """
 
 import warnings
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -34,6 +34,7 @@ from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
 from ivm.lang.program import Program, readers
 from ivm.lang.syntax_tree import Change
 from ivm.names import declared_name, is_made, tables_of_sql
+from ivm.rope import note_erased
 from ivm.rules.compile import Given, names_in, parsed, with_block
 from ivm.rules.constraints import refuse_violations
 from ivm.rules.installed import PLAIN, Block, Installed, Options, refuse_foreign_writers
@@ -45,14 +46,14 @@ from ivm.rules.relations import (
     with_columns_of,
 )
 from ivm.rules.saved import SavedRules
-from ivm.rules.stored import KnownRules, save, stored_before
+from ivm.rules.stored import HOST, KnownRules, save, stored_before
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Transaction
 from ivm.views.delta import Delta, visible_difference
 from ivm.ways.way import Context
 from ivm.wide import forget
 from pagestore.errors import SchemaError
-from pagestore.host import ERASE, INSERT, Edits, Schema
+from pagestore.host import ERASE, INSERT, Edits, Schema, recorded_dependants
 from pagestore.host import Transaction as StoreTransaction
 
 
@@ -83,6 +84,46 @@ class Removal(NamedTuple):
     views: dict[str, int]
     relations: dict[str, int]
     kept: dict[str, int]
+
+
+class Blocks:
+    """Blocks that come and go in one transaction, with whatever else changes in it."""
+
+    def __init__(
+        self, txn: StoreTransaction, known: KnownRules, watched: Collection[str], strict: bool
+    ) -> None:
+        """Take the watched views, and whether views are refused that are evaluated anew."""
+        self.txn, self._known, self._watched, self._strict = txn, known, watched, strict
+        self.saved: SavedRules | None = None  # the rules that are left, if any came or went
+        self.done: list[Installation] = []
+
+    def install(
+        self,
+        given: Given,
+        name: str,
+        options: Options = PLAIN,
+        replace: bool = False,
+        edit: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        """Install a block as `Workspace.install` does."""
+        self.txn.declare_maintained(HOST)
+        how = options, replace, self._watched, self._strict, edit
+        done = install_part(self.txn, self._known, edit is not None, name, given, *how)
+        note_erased(done.engine, self._watched, done.changes)
+        self.saved = done.saved
+        self.done.append(done)
+        warn(done.warnings(name), stacklevel=4)
+
+    def uninstall(self, name: str, relations: bool = False) -> Removal:
+        """Remove a block as `Workspace.uninstall` does."""
+        self.txn.declare_maintained(HOST)
+        self.saved, _, removal = uninstall_part(self.txn, self._known, name, relations)
+        return removal
+
+    def reads(self, name: str) -> bool:
+        """Return whether rules that are left read a relation."""
+        said = recorded_dependants(self.txn.catalog.properties).get(HOST)
+        return said is not None and name in said.reads
 
 
 # -- installing or replacing a block

@@ -13,7 +13,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -38,7 +38,7 @@ from ivm.errors import (
     UnknownViewError,
 )
 from ivm.host import maintainers, record_dependants_everywhere
-from ivm.installation import Removal, compiled, install_part, uninstall_part, warn
+from ivm.installation import Blocks, Removal, compiled, warn
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.program import Program
 from ivm.lang.types import has_ids
@@ -48,11 +48,11 @@ from ivm.plan.plan import Plan
 from ivm.plan.planner import AUTO
 from ivm.prepared import PreparedEdits, ask
 from ivm.question import answer, check_options, understand
-from ivm.rope import note_erased, rope_of
+from ivm.rope import rope_of
 from ivm.rules.account import Account
 from ivm.rules.compile import Given
 from ivm.rules.constraints import violated
-from ivm.rules.installed import PLAIN, Installed, InstallOptions, Limits, Options
+from ivm.rules.installed import Installed, InstallOptions, Limits, Options
 from ivm.rules.relations import declarations_of
 from ivm.rules.steps import rules_below
 from ivm.rules.stored import HOST, KnownRules, built_sizes, save
@@ -208,29 +208,21 @@ class Workspace:
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
         how = Options(granularity, maintenance, (rows_max, rounds_max))
-        self._install(text, name, how, replace, edit, whole=edit is not None)
+        with self._blocks(f"install {name}") as blocks:
+            blocks.install(text, name, how, replace, edit)
 
-    def _install(
-        self,
-        text: Given,
-        name: str,
-        options: Options = PLAIN,
-        replace: bool = False,
-        edit: Callable[[Transaction], None] | None = None,
-        whole: bool = False,
-    ) -> None:
-        """Install a block as `install` does; if not `whole`, `edit` edits nothing that rules read,
-        and only the blocks that the text concerns are looked at, whatever else is installed.
-        """
-        watched = self._maintainer.subscriptions
-        with self.store.transaction(f"install {name}") as txn, allowing(self.memory):
-            txn.declare_maintained(HOST)
-            how = name, text, options, replace, watched, self.strict, edit
-            done = install_part(txn, self.rules, whole, *how)
-            note_erased(done.engine, watched, done.changes)
-            warn(done.warnings(name), stacklevel=4)
-        self._maintainer.remember(done.saved, done.gone)
-        self._maintainer.committed(done.engine, done.evaluated, done.changes)
+    @contextmanager
+    def _blocks(self, message: str) -> Iterator[Blocks]:
+        """Let blocks come and go in one transaction."""
+        with self.store.transaction(message) as txn, allowing(self.memory):
+            blocks = Blocks(txn, self.rules, self._maintainer.subscriptions, self.strict)
+            yield blocks
+        if blocks.saved is not None:
+            self._maintainer.remember(
+                blocks.saved, {name for done in blocks.done for name in done.gone}
+            )
+        for done in blocks.done:
+            self._maintainer.committed(done.engine, done.evaluated, done.changes)
 
     def replace(
         self,
@@ -272,13 +264,11 @@ class Workspace:
         removed. Raises UninstallError if other blocks read a view, or a relation that would be
         removed.
         """
-        with self.store.transaction(f"uninstall {name}") as txn:
-            txn.declare_maintained(HOST)
-            saved, _, removal = uninstall_part(txn, self.rules, name, relations)
+        with self._blocks(f"uninstall {name}") as blocks:
+            removal = blocks.uninstall(name, relations)
             if dry_run:
-                txn.rollback()
-                return removal
-        self._maintainer.remember(saved)
+                blocks.txn.rollback()
+                blocks.saved = None
         return removal
 
     def replan(self) -> None:

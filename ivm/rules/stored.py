@@ -44,6 +44,7 @@ from pagestore.host import (
     catalog_of,
     narrowed,
     record_dependants,
+    recorded_dependants,
 )
 
 HOST = "ivm"
@@ -423,7 +424,7 @@ def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, ...
     """
     txn.properties[BUILT] = json.dumps(built)
     saved = installed.saved()
-    said = txn.base.catalog.dependants.get(HOST)
+    said = recorded_dependants(txn.catalog.properties).get(HOST)
     txn.properties[PROPERTY] = saved.text
     record_dependants(txn, dependants_of(installed, said))
     return saved

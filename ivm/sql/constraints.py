@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import partial
 from typing import Any, TypeAlias
 
 from sqlglot import exp
 
 from ivm.errors import ConstraintError
-from ivm.names import CATALOG, CONSTRAINTS
+from ivm.installation import Blocks
+from ivm.names import CONSTRAINTS
 from ivm.sql.catalog import NAMED, Catalog, constraint_of, unnamed
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Scope, Source
 from ivm.sql.rules import Body, Builder, Table
-from ivm.sql.session import Host, refuse_changed
+from ivm.sql.session import Host, change_catalog
 from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, variables
 from ivm.sql.trees import Trees
 from ivm.sql.types import SqlType
-from pagestore.host import catalog_of
 
 # what satisfies the body of the first rule satisfies that of the second; none satisfies it
 Demand = tuple[Rule, Rule | None]
@@ -47,38 +48,30 @@ def renamed(constraint: str, old: str, new: str) -> str:
     return _text(node)
 
 
-def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = None) -> None:
+def constrain(
+    blocks: Blocks, catalog: Catalog, name: str, checks: Checks, indices: Indices | None = None
+) -> None:
     """Let a table have these constraints, and no others, and the indices by name.
 
-    Raises SqlError, or what its rows violate; then nothing is changed.
+    Raises SqlError, or what its rows violate.
     """
-    with host.store.snapshot() as snap:
-        catalog, before = Catalog(snap), catalog_of(snap)
-        trees, texts = as_rules(catalog, name, checks)
-    saved = catalog.tables.get(name, {})
-    indices = saved.get("indices", {}) if indices is None else indices
-
-    def save(txn: Any) -> None:
-        refuse_changed(trees.program, before, txn)
-        changed = Catalog(txn)
-        saved = changed.tables.setdefault(name, {"columns": columns_saved(changed, name)})
-        saved |= {"constraints": texts, "indices": indices}
-        txn.properties[CATALOG] = changed.saved()
-
-    if texts:
-        block = constraints_of(name)
-        try:
-            host._install(trees.program, name=block, replace=True, edit=lambda txn: save(txn.inner))
-        except ConstraintError as error:
-            if error.constraint not in texts:
-                raise
-            columns = [c.name for c in catalog.columns(name)]
-            raise SqlError(violated(name, texts[error.constraint], error, columns)) from error
+    trees, texts = as_rules(catalog, name, checks)
+    saved = catalog.tables.setdefault(name, {"columns": columns_saved(catalog, name)})
+    before = saved.get("constraints")
+    saved["constraints"] = texts
+    if indices is not None:
+        saved["indices"] = indices
+    if not texts:
+        if before:
+            blocks.uninstall(constraints_of(name))
         return
-    if saved.get("constraints"):
-        host.uninstall(constraints_of(name))
-    with host.store.transaction(f"change constraints of {name}") as txn:
-        save(txn)
+    try:
+        blocks.install(trees.program, constraints_of(name), replace=True)
+    except ConstraintError as error:
+        if error.constraint not in texts:
+            raise
+        columns = [c.name for c in catalog.columns(name)]
+        raise SqlError(violated(name, texts[error.constraint], error, columns)) from error
 
 
 def as_rules(catalog: Catalog, name: str, checks: Checks) -> tuple[Trees, dict[str, str]]:
@@ -94,13 +87,14 @@ def as_rules(catalog: Catalog, name: str, checks: Checks) -> tuple[Trees, dict[s
 
 def add_constraints(host: Host, node: exp.Alter, nodes: list[exp.Expr]) -> None:
     """ALTER TABLE ... ADD CONSTRAINT.  Raises SqlError, or what the table's rows violate."""
-    with host.store.snapshot() as snap:
-        catalog = Catalog(snap)
+
+    def change(blocks: Blocks, catalog: Catalog) -> None:
         table = catalog.own_table(
             node.this.name, node, "constraints are of the tables that it reads"
         )
-    new = [*map(unnamed, nodes)]
-    constrain(host, table, [*catalog.constraints(table), *new])
+        constrain(blocks, catalog, table, [*catalog.constraints(table), *map(unnamed, nodes)])
+
+    change_catalog(host, f"add constraints to {node.this.name}", change)
 
 
 def _text(constraint: exp.Expr) -> str:
@@ -135,38 +129,41 @@ def create_index(host: Host, node: exp.Create) -> None:
         raise SqlError(
             "CREATE UNIQUE INDEX takes columns, and all rows: keep a view of what may not be", node
         )
-    with host.store.snapshot() as snap:
-        catalog = Catalog(snap)
-        named = node.this.args["table"].name
+    name = (
+        index or f"{node.this.args['table'].name}_{'_'.join(column.name for column in columns)}_idx"
+    )
+
+    def change(blocks: Blocks, catalog: Catalog) -> None:
         table = catalog.own_table(
-            named, node, "indices are of tables, and views have those they need"
+            node.this.args["table"].name,
+            node,
+            "indices are of tables, and views have those they need",
         )
-        owner = _owner(catalog, index)
         names = {c.name.lower(): c.name for c in catalog.columns(table)}
-    for part in parts:
-        for column in part.find_all(exp.Column):
+        for column in (column for part in parts for column in part.find_all(exp.Column)):
             if column.name.lower() not in names:
                 raise SqlError(f"{table} has no column {column.name}", column)
-    index = index or f"{table}_{'_'.join(column.name for column in columns)}_idx"
-    if owner is not None:
-        if node.args.get("exists"):
-            return
-        raise SqlError(f"index {index} exists already: DROP INDEX {index} first", node)
-    checks = catalog.constraints(table)
-    if unique:
-        identifiers = [exp.to_identifier(names[column.name.lower()]) for column in columns]
-        checks.append(exp.UniqueColumnConstraint(this=exp.Schema(expressions=identifiers)))
-    known = catalog.tables.get(table, {}).get("indices", {})
-    shown = [column.sql(dialect="duckdb") for column in columns]
-    constrain(
-        host, table, checks, {**known, index: ([names.get(n.lower(), n) for n in shown], unique)}
-    )
+        if _owner(catalog, name) is not None:
+            if node.args.get("exists"):
+                return
+            raise SqlError(f"index {name} exists already: DROP INDEX {name} first", node)
+        checks = catalog.constraints(table)
+        if unique:
+            identifiers = [exp.to_identifier(names[column.name.lower()]) for column in columns]
+            checks.append(exp.UniqueColumnConstraint(this=exp.Schema(expressions=identifiers)))
+        known = catalog.tables.get(table, {}).get("indices", {})
+        shown = [names.get(n.lower(), n) for n in (c.sql(dialect="duckdb") for c in columns)]
+        constrain(blocks, catalog, table, checks, {**known, name: (shown, unique)})
+
+    change_catalog(host, f"create index {name}", change)
 
 
 def drop_index(host: Host, name: str, node: exp.Drop) -> None:
     """DROP INDEX.  Raises SqlError."""
-    with host.store.snapshot() as snap:
-        catalog = Catalog(snap)
+    change_catalog(host, f"drop index {name}", partial(_drop_index, name, node))
+
+
+def _drop_index(name: str, node: exp.Drop, blocks: Blocks, catalog: Catalog) -> None:
     if (owner := _owner(catalog, name)) is None:
         if node.args.get("exists"):
             return
@@ -183,7 +180,7 @@ def drop_index(host: Host, name: str, node: exp.Drop) -> None:
             and [column.name for column in check.this.expressions] == columns
         )
     ]
-    constrain(host, owner, left, indices)
+    constrain(blocks, catalog, owner, left, indices)
 
 
 def _owner(catalog: Catalog, index: str) -> str | None:

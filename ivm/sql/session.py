@@ -12,7 +12,7 @@ this follows from, is up to date there: tables, their indices and views.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
@@ -29,6 +29,7 @@ from ivm.transaction import undone
 from pagestore.host import Store, catalog_of
 
 if TYPE_CHECKING:
+    from ivm.installation import Blocks
     from ivm.transaction import Maintainer, Transaction
 
 
@@ -42,16 +43,8 @@ class Host(Protocol):
     _maintainer: Maintainer
 
     @property
-    def install(self) -> Callable[..., None]:
-        """Install a block of rules."""
-
-    @property
-    def _install(self) -> Callable[..., None]:
-        """Install a block, with what SQL says of it."""
-
-    @property
-    def uninstall(self) -> Callable[..., Any]:
-        """Remove a block of rules."""
+    def _blocks(self) -> Callable[[str], AbstractContextManager[Blocks]]:
+        """Begin a transaction in which blocks of rules may come and go."""
 
     @property
     def transaction(self) -> Callable[..., Transaction]:
@@ -147,13 +140,13 @@ def with_one(state: Any) -> None:
         state.create(ONE, "x: int64").insert([(0,)])
 
 
-def change_catalog(host: Host, message: str, change: Callable[[Any, Catalog], None]) -> None:
-    """Change tables and what SQL says of them in one commit."""
-    with host.store.transaction(message) as txn:
-        with_one(txn)
-        catalog = Catalog(txn)
-        change(txn, catalog)
-        txn.properties[CATALOG] = catalog.saved()
+def change_catalog(host: Host, message: str, change: Callable[[Blocks, Catalog], None]) -> None:
+    """Change tables, rules and what SQL says of them in one commit."""
+    with host._blocks(message) as blocks:
+        with_one(blocks.txn)
+        catalog = Catalog(blocks.txn)
+        change(blocks, catalog)
+        blocks.txn.properties[CATALOG] = catalog.saved()
 
 
 def refuse_changed(program: Program, before: Any, txn: Any, node: Any = None) -> None:

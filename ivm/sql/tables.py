@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from ivm.errors import RuleError, UninstallError
+from ivm.errors import UninstallError
+from ivm.installation import Blocks
 from ivm.sql.catalog import Catalog, unnamed
 from ivm.sql.constraints import (
     NO_SUBQUERIES,
     add_constraints,
     columns_saved,
-    constrain,
     constraints_of,
     drop_index,
     renamed,
@@ -171,43 +171,14 @@ def _identity(node: exp.GeneratedAsIdentityColumnConstraint) -> str:
 
 
 def create(
-    host: Host, name: str, columns: list[Definition], key: list[str], node: exp.Create
-) -> bool:
-    """Create a table: a relation whose key is the primary key; return whether it is new."""
-    made = list[bool]()
-
-    def change(txn: Any, catalog: Catalog) -> None:
-        made.append(create_in(txn, catalog, name, columns, key, node))
-
-    change_catalog(host, f"create table {name}", change)
-    return made[0]
-
-
-def free(host: Host, name: str, node: exp.Create) -> None:
-    """Let the constraints go of a table that a statement replaces.  Raises SqlError if views read
-    the table.
-    """
-    if not node.args.get("replace"):
-        return
-    with host.store.snapshot() as snap:
-        catalog = Catalog(snap)
-        stored = catalog.find(name) or name
-        checks = catalog.tables.get(stored, {}).get("constraints")
-    if checks:
-        if said := readers(host, node):
-            raise SqlError(said, node)
-        host.uninstall(constraints_of(stored))
-
-
-def create_in(
-    txn: Any,
+    blocks: Blocks,
     catalog: Catalog,
     name: str,
     columns: list[Definition],
     key: list[str],
     node: exp.Create,
 ) -> bool:
-    """Create a table in a transaction, as `create` does."""
+    """Create a table: a relation whose key is the primary key; return whether it is new."""
     if not columns:
         raise SqlError("a table has columns: name them with their types, as in (a INTEGER)", node)
     for column in columns:
@@ -226,12 +197,12 @@ def create_in(
                 f"{stored or name} exists already: DROP it first, or CREATE TABLE IF NOT EXISTS",
                 node,
             )
-        txn.drop(stored)
+        _let_go(blocks, catalog, stored)
     typed = tuple(c.stored for c in columns)
     if key:
-        txn.create(name, Schema(typed, (*key,)), key=tuple(key))
+        blocks.txn.create(name, Schema(typed, (*key,)), key=tuple(key))
     else:
-        create_bag(txn, name, typed)
+        create_bag(blocks.txn, name, typed)
     catalog.tables[name] = {"columns": [c.saved() for c in columns]}
     return True
 
@@ -245,13 +216,16 @@ def _refuse_interval(column: Definition, node: exp.Expr) -> None:
         )
 
 
-def constrain_new(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> None:
-    """Keep the constraints of a new table; without them it is dropped again.  Raises SqlError."""
-    try:
-        constrain(host, name, checks)
-    except (SqlError, RuleError):
-        _drop(host, name, exp.Drop(this=node.this, kind="TABLE"))
-        raise
+def _let_go(blocks: Blocks, catalog: Catalog, *tables: str) -> None:
+    """Drop tables with their constraints.  Raises DependantsError if anything else reads them."""
+    for stored in tables:
+        if catalog.tables.get(stored, {}).get("constraints"):
+            blocks.uninstall(constraints_of(stored))
+    for stored in tables:
+        if blocks.reads(stored):
+            raise DependantsError(f"rules read {stored}: uninstall them first")
+        blocks.txn.drop(stored)
+        catalog.tables.pop(stored, None)
 
 
 def create_bag(txn: Any, name: str, columns: tuple[Column, ...]) -> None:
@@ -285,7 +259,7 @@ def define_type(host: Host, node: exp.Command) -> None:
             f"CREATE TYPE {name}: write AS ENUM ('a', 'b'), or AS a type", node
         ) from error
 
-    def change(_txn: Any, catalog: Catalog) -> None:
+    def change(_blocks: Blocks, catalog: Catalog) -> None:
         exists = catalog.type_named(name) is not None
         if exists == (type_ is not None):
             if not lenient:
@@ -312,16 +286,7 @@ def drop(host: Host, node: exp.Drop) -> None:
         for name in names:
             drop_index(host, name, node)
         return
-    with host.store.snapshot() as snap:
-        catalog = Catalog(snap)
-        dropped = [name for name in names if _may_drop(catalog, name, node)]
-    if len(dropped) > 1 and (said := readers(host, node)):
-        raise SqlError(said, node)
-    while dropped:
-        for name in [*dropped]:  # those that no other of them reads come first
-            with suppress(DependantsError, UninstallError) if len(dropped) > 1 else nullcontext():
-                _drop(host, name, node)
-                dropped.remove(name)
+    change_catalog(host, f"drop {', '.join(names)}", partial(_drop, names, node))
 
 
 def _may_drop(catalog: Catalog, name: str, node: exp.Drop) -> bool:
@@ -340,30 +305,19 @@ def _may_drop(catalog: Catalog, name: str, node: exp.Drop) -> bool:
     return True
 
 
-def _drop(host: Host, name: str, node: exp.Drop) -> None:
-    with host.store.snapshot() as snap:
-        catalog = Catalog(snap)
-        if not _may_drop(catalog, name, node):
-            return
-        stored = catalog.find(name)
-        block = catalog.kept[stored]["block"] if stored in catalog.kept else None
-    checks = catalog.tables.get(stored or name, {}).get("constraints")
-    if block is not None or checks:
-        host.uninstall(block or constraints_of(stored or name))
-
-    def change(txn: Any, changed: Catalog) -> None:
-        if stored is not None and block is None:
-            txn.drop(stored)
-        for known in (changed.tables, changed.views, changed.kept):
-            for column in [n for n in known if n.lower() == name.lower()]:
-                del known[column]
-
-    try:
-        change_catalog(host, f"drop {name}", change)
-    except DependantsError:
-        if checks:
-            host.install("\n".join(checks), name=constraints_of(stored or name))
-        raise
+def _drop(names: list[str], node: exp.Drop, blocks: Blocks, catalog: Catalog) -> None:
+    dropped = [name for name in names if _may_drop(catalog, name, node)]
+    found = [stored for stored in map(catalog.find, dropped) if stored is not None]
+    left = [stored for stored in found if stored in catalog.kept]
+    while left:
+        for view in [*left]:  # those that no other of them reads come first
+            with suppress(UninstallError) if len(left) > 1 else nullcontext():
+                blocks.uninstall(catalog.kept[view]["block"])
+                left.remove(view)
+                del catalog.kept[view]
+    _let_go(blocks, catalog, *(stored for stored in found if stored in blocks.txn))
+    lowered = {name.lower() for name in dropped}
+    catalog.views = {n: kept for n, kept in catalog.views.items() if n.lower() not in lowered}
 
 
 def alter(host: Host, node: exp.Alter) -> None:
@@ -374,10 +328,10 @@ def alter(host: Host, node: exp.Alter) -> None:
         add_constraints(host, node, [item for action in added for item in action.expressions])
         return
 
-    def change(txn: Any, catalog: Catalog) -> None:
+    def change(blocks: Blocks, catalog: Catalog) -> None:
         table = catalog.own_table(node.this.name, node, "DROP it, and CREATE it again")
         for action in node.args["actions"]:
-            _alter(txn, catalog, table, action)
+            _alter(blocks.txn, catalog, table, action)
 
     try:
         change_catalog(host, f"alter table {node.this.name}", change)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from ivm.answer import Answer
-from ivm.names import CATALOG, ONE
+from ivm.installation import Blocks
 from ivm.sql import files, rules, tables
 from ivm.sql.answers import Finished, bind, finish
 from ivm.sql.catalog import Catalog
-from ivm.sql.constraints import as_rules, create_index
+from ivm.sql.constraints import constrain, create_index
 from ivm.sql.dialects.read import to_save
 from ivm.sql.edits.target import Receiver
 from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
@@ -22,7 +22,7 @@ from ivm.sql.functions.clock import wind, with_moments
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
-from ivm.sql.session import Host, Reader, change_catalog, refuse_changed, with_one
+from ivm.sql.session import Host, Reader, change_catalog, refuse_changed
 from ivm.sql.system.settings import SHOWN
 from ivm.sql.system.settings import shown as settings_shown
 from ivm.sql.terms import Lit
@@ -80,13 +80,12 @@ def refuse_name(name: str, node: exp.Expr) -> None:
 def _table(host: Host, name: str, node: exp.Create, read: Read) -> None:
     if isinstance(node.this, exp.Schema) and node.expression is None:
         columns, key, checks = tables.definitions(node.this.expressions)
-        if checks:  # what is wrong with them is said before anything is changed
-            with host.store.sketch() as sketch:
-                tables.create_in(sketch, catalog := Catalog(sketch), name, columns, key, node)
-                as_rules(catalog, name, checks)
-        tables.free(host, name, node)
-        if tables.create(host, name, columns, key, node) and checks:
-            tables.constrain_new(host, name, checks, node)
+
+        def change(blocks: Blocks, catalog: Catalog) -> None:
+            if tables.create(blocks, catalog, name, columns, key, node) and checks:
+                constrain(blocks, catalog, name, checks)
+
+        change_catalog(host, f"create table {name}", change)
         return
     _table_of(host, name, node, read(node.expression, node))
 
@@ -108,19 +107,18 @@ def _table_of(host: Host, name: str, node: exp.Create, given: pa.Table | None) -
         else:
             types = [(c.name, c.type) for c in files.columns_in(given.schema, name, node)]
     columns = [tables.Definition(n, type_, True, None) for n, type_ in types]
-    tables.free(host, name, node)
-    with host.transaction() as txn:
-        with_one(txn.inner)
-        changed = Catalog(txn.inner)
-        if tables.create_in(txn.inner, changed, name, columns, [], node):
-            txn.inner.properties[CATALOG] = changed.saved()
-            txn.insert(name, made)
+
+    def change(blocks: Blocks, catalog: Catalog) -> None:
+        if tables.create(blocks, catalog, name, columns, [], node):
+            blocks.txn[name].insert(made)
+
+    change_catalog(host, f"create table {name}", change)
 
 
 def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
     """Keep the text of a view, which is expanded where it is named."""
 
-    def change(_txn: Any, catalog: Catalog) -> None:
+    def change(_blocks: Blocks, catalog: Catalog) -> None:
         if not _may_create(catalog, name, node):
             return
         for view in [n for n in catalog.views if n.lower() == name.lower()]:
@@ -149,9 +147,6 @@ def _may_create(catalog: Catalog, name: str, node: exp.Create) -> bool:
 
 def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: bool) -> None:
     """Install the rules of a kept view, and fill it."""
-    with host.store.transaction("sql") as first:
-        if ONE not in first:
-            with_one(first)
     with host.store.snapshot() as snap:
         catalog, before = Catalog(snap), catalog_of(snap)
         if not _may_create(catalog, name, node):
@@ -189,15 +184,14 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
     }  # fmt: skip
     trees = kept_trees(name, saved["sql"], finished)
 
-    def edit(txn: Any) -> None:
-        refuse_changed(trees.program, before, txn.inner, node)
-        catalog = Catalog(txn.inner)
-        catalog.kept[name] = saved
+    def change(blocks: Blocks, catalog: Catalog) -> None:
+        refuse_changed(trees.program, before, blocks.txn, node)
         if own is not None and own != name:
             catalog.kept.pop(own, None)
-        txn.inner.properties[CATALOG] = catalog.saved()
+        catalog.kept[name] = saved
+        blocks.install(trees.program, name, replace=own is not None)
 
-    host._install(trees.program, name=name, replace=own is not None, edit=edit)
+    change_catalog(host, f"create materialized view {name}", change)
     for note in dict.fromkeys(finished.notes):
         warnings.warn(SqlWarning(f"{name}: {note}"), stacklevel=2)
 

@@ -31,6 +31,9 @@ STATEMENTS = {
     "question of rules": "q(x) <- other[x] = (_, {}).",
     "edit": "UPDATE other SET cents = cents + 1 WHERE id = 2 -- {}",
     "table": "CREATE TABLE new{} (id INT PRIMARY KEY)",
+    "constraints": "CREATE TABLE checked{0} (id INT PRIMARY KEY, who TEXT REFERENCES person, "
+    "n INT CHECK (n > {0}), UNIQUE (n))",
+    "drop of constraints": "DROP TABLE checked{}",
     "view": "CREATE VIEW plain{} AS SELECT id FROM other",
     "kept view": VIEW.format("more{}"),
     "kept view again": f"CREATE OR REPLACE {VIEW.format('again').strip()[7:]} -- {{}}",

@@ -210,8 +210,6 @@ def test_a_question_reads_one_version_whatever_is_committed_meanwhile(
         for statement in (
             "CREATE MATERIALIZED VIEW v AS SELECT a FROM r",
             "CREATE OR REPLACE MATERIALIZED VIEW n AS SELECT sum(a) AS n FROM r",
-            "ALTER TABLE r ADD CONSTRAINT c CHECK (a < 5)",
-            "ALTER TABLE r ADD CONSTRAINT c UNIQUE (a)",
         )
         for meanwhile, refused in (
             ("DROP TABLE r; CREATE TABLE r (b INT, a INT)", True),
@@ -228,16 +226,16 @@ def test_rules_are_not_installed_over_a_table_that_has_changed_meanwhile(
 ) -> None:
     """A commit comes after a statement is made rules, and before these are installed."""
     ws.sql("CREATE TABLE r (a INT, b INT); INSERT INTO r VALUES (1, 2)")
-    install = ivm.Workspace._install
+    blocks = ivm.Workspace._blocks
 
-    def after_a_commit(*given: Any, **how: Any) -> None:
+    def after_a_commit(*given: Any) -> Any:
         with monkeypatch.context() as plain:
-            plain.setattr(ivm.Workspace, "_install", install)
+            plain.setattr(ivm.Workspace, "_blocks", blocks)
             ws.sql(meanwhile)
-        install(*given, **how)
+        return blocks(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ivm.Workspace, "_install", after_a_commit)
+        patched.setattr(ivm.Workspace, "_blocks", after_a_commit)
         if refused:
             with pytest.raises(SqlError, match="r has changed meanwhile: run the statement again"):
                 ws.sql(statement)
