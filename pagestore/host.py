@@ -104,6 +104,7 @@ from pagestore.versions.hosts import Computed, record_dependants, register_host
 from pagestore.versions.offers import Offered
 from pagestore.versions.series import Edit as PreparedEdit
 from pagestore.versions.series import Short
+from pagestore.versions.sync_queue import SyncQueue
 
 __all__ = [
     "ACTIONS", "ADD", "ALONE", "CARRY", "CHECKSUM", "COUNT", "ERASE", "FEW", "INSERT", "KEYS_MAX",
@@ -111,7 +112,7 @@ __all__ = [
     "WORD_MAX", "WORD_MIN", "YEARS", "Coded", "Coding", "Column", "Complement", "Computed", "Delta",
     "Dependants", "EditQueue", "Edits", "EphemeralTransaction", "Frames", "Offered", "Operator",
     "Pages", "PreparedEdit", "PreparedSeries", "Relation", "Rope", "RowWords", "Runs", "Schema",
-    "Short", "Snapshot", "Spec", "Stoppable", "Stopped", "Store", "TextFinder", "Transaction",
+    "Short", "Snapshot", "Spec", "Stoppable", "Stopped", "Store", "SyncQueue", "TextFinder", "Transaction",
     "Tree", "Turn", "Type", "Violation", "WritableRelation", "accountable", "accounted",
     "as_inserted", "ascending", "begins", "bulk", "bulk_all", "catalog_of", "changes_table",
     "coding_within", "columns_of", "compose_edits", "count_prefixes", "delta", "differing",

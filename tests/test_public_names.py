@@ -45,7 +45,7 @@ MODULES = {  # each public module, and the names that it offers
         ACTIONS ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
         Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Offered Operator Pages
         PreparedEdit PreparedSeries ROWS_SHOWN Relation Rope RowWords Runs SET SUM Schema Short Snapshot Spec
-        Stoppable Stopped Store THEN TREE_WORDS TextFinder Transaction Tree Turn Type
+        Stoppable Stopped Store SyncQueue THEN TREE_WORDS TextFinder Transaction Tree Turn Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
         bulk_all catalog_of changes_table coding_within columns_of compose_edits count_prefixes delta differing distinct
         encode external_sort first_from flags_of float_values float_words fold_many folder_named get given_rows

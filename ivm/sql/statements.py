@@ -57,7 +57,7 @@ from ivm.sql.prepared.keyed import edit_of
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
 from ivm.sql.prepared.shape import kinds, written
-from ivm.sql.prepared.statement import PreparedTransaction, check_edits, planned, run_in_turn
+from ivm.sql.prepared.statement import PreparedTransaction, planned, prepared
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
@@ -303,8 +303,7 @@ class Statements:
         self, texts: Sequence[str], dialect: str, memory: int | None
     ) -> PreparedTransaction:
         """Return statements that edit as one transaction, to be run with other values each time."""
-        check_edits(texts, dialect)
-        return PreparedTransaction(partial(run_in_turn, self, texts, dialect), memory)
+        return prepared(self, texts, dialect, memory)
 
     def within(self, txn: Transaction) -> Statements:
         """Return what runs statements in a transaction."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from ivm.lang.ir import Const
 from ivm.names import CATALOG
@@ -98,6 +99,8 @@ class Asked:
         self._statements: dict[tuple[str, str], Statement] = {}
         self._lock = threading.Lock()  # of all while one is added
         self.questions: dict[Any, KeptQuestion] = {}
+        # as long as somebody has them: what threads want of equal ones is committed together
+        self.transactions: WeakValueDictionary[Any, Any] = WeakValueDictionary()
 
     def find(self, text: str, parameters: Any, dialect: str) -> tuple[Statement, list[Any]] | None:
         """Return the statement of a text with its values; None for one that is not kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.shape import kinds
 from ivm.sql.syntax import Parameters
 from pagestore.errors import PagestoreError
-from pagestore.host import Offered, Turn, thread_lock
+from pagestore.host import Offered, SyncQueue, Turn, thread_lock
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
@@ -64,8 +65,8 @@ class PreparedStatement:
 class _Call:
     """What a thread wants to be made: lists of values, and what came of them."""
 
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
+    def __init__(self, number: int, rows: list[Any]) -> None:
+        self.number, self.rows = number, rows
         self.made: list[bool] | None = None
         self.error: Exception | None = None
 
@@ -81,7 +82,8 @@ class PreparedTransaction:
     def __init__(self, run: Callable[[list[Any]], list[bool]], memory: int | None) -> None:
         """Take what makes a transaction for each of many parameters, and commits them."""
         self._run, self._memory = run, memory
-        self._waiting, self._turn = deque[_Call](), thread_lock()
+        self._waiting, self._queue, self._guard = deque[_Call](), SyncQueue(), thread_lock()
+        self._called = self.durable = 0  # the numbers of the newest call, and of those committed
 
     def execute(self, parameters: Parameters = None) -> bool:
         """Run the transaction; return whether it was made.  Raises as `executemany`."""
@@ -93,12 +95,14 @@ class PreparedTransaction:
         All are committed together.  If one of them is wrong, or is refused by a constraint, none is
         made.  Raises SqlError, MaintainError.
         """
-        call = _Call([*rows])
-        self._waiting.append(call)
+        rows = [*rows]
+        with self._guard:
+            self._called += 1
+            call = _Call(self._called, rows)
+            self._waiting.append(call)
         try:
-            with allowing(self._memory), self._turn:
-                if call.made is None and call.error is None:
-                    self._lead(call)
+            with allowing(self._memory):
+                self._queue.await_sync(call.number, self)
         except BaseException:
             with suppress(ValueError):
                 self._waiting.remove(call)
@@ -108,13 +112,13 @@ class PreparedTransaction:
         assert call.made is not None
         return call.made
 
-    def _lead(self, own: _Call) -> None:
-        """Make what waits, of all threads."""
+    def sync_made(self) -> None:
+        """Make what waits, of all threads: by the one whose turn it is."""
         calls = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             self._together(calls)
         except REFUSED as error:
-            own.error = error
+            calls[0].error = error
             for call in calls if len(calls) > 1 else ():  # each has an error of its own, or none
                 try:
                     call.error = None
@@ -123,8 +127,9 @@ class PreparedTransaction:
                     call.error = refused
         finally:
             for call in calls:
-                if call is not own and call.made is None and call.error is None:
+                if call.made is None and call.error is None:
                     call.error = EditError(UNKNOWN)
+                self.durable = call.number
 
     def _together(self, calls: Sequence[_Call]) -> None:
         made = iter(self._run([row for call in calls for row in call.rows]))
@@ -244,8 +249,15 @@ def planned(
     return (plan if isinstance(plan, KeyedEdit) else None), values
 
 
-def check_edits(texts: Sequence[str], dialect: str) -> None:
-    """Raise SqlError unless each text is one statement that edits, without RETURNING."""
+def prepared(
+    statements: Any, texts: Sequence[str], dialect: str, memory: int | None
+) -> PreparedTransaction:
+    """Return a transaction of texts, the same one as long as somebody has it.  Raises SqlError
+    unless each text is one statement that edits, without RETURNING.
+    """
     for nodes in [read(text, dialect) for text in texts]:
         if [isinstance(n, EDITS) and not n.args.get("returning") for n in nodes] != [True]:
             raise SqlError(NO_EDIT, *nodes[:1])
+    made = PreparedTransaction(partial(run_in_turn, statements, texts, dialect), memory)
+    kept: PreparedTransaction = statements.asked.transactions.setdefault((dialect, *texts), made)
+    return kept

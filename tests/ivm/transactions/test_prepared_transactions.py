@@ -154,7 +154,7 @@ def test_threads_commit_together_and_each_hears_of_its_own(tmp_path: Path) -> No
             ws.store.version,
             [(0, 1, 30)] * 5 + [(1, 2, 2000), (1, 0, 1 << 62), (2, 3, -950)],
         )
-        with move._turn:
+        with move._queue.lock:
             calls = [pool.submit(move.execute, row) for row in rows]
             until(lambda: len(move._waiting) == len(rows))
         made = [call.exception(60) or call.result() for call in calls]
@@ -163,7 +163,7 @@ def test_threads_commit_together_and_each_hears_of_its_own(tmp_path: Path) -> No
         assert isinstance(made[7], IvmError)
         assert {i: v for i, v, _ in ws["account"]} == dict.fromkeys(range(7), 100) | {0: 10, 1: 190}
         assert ws.store.version <= version + len(rows)
-        with move._turn:
+        with move._queue.lock:
             calls = [pool.submit(move.execute, (n, n + 1, 1)) for n in range(6)]
             until(lambda: len(move._waiting) == 6)
         assert [call.result(60) for call in calls] == [True] * 6
@@ -197,3 +197,22 @@ def test_money_is_constant_while_threads_move_it(tmp_path: Path) -> None:
         for version in range(begun, ws.store.version + 1):
             with ws.at(version) as then:
                 assert [*then["held"]] == [(100 * ACCOUNTS, ACCOUNTS)]
+
+
+@pytest.mark.parametrize("prepared", ["once", "by each thread"])
+def test_threads_that_go_on_share_each_commit(tmp_path: Path, prepared: str) -> None:
+    """Those whose transactions were committed are waited for as long as a commit takes, so that each
+    is in the next commit; whoever has prepared the same statements is one of them.
+    """
+    with opened(tmp_path / "a.pages", sync="commit") as ws, ThreadPoolExecutor(8) as pool:
+        move = ws.prepare_transaction(*MOVE)
+        move.execute((5, 6, 0))
+        version, together = ws.store.version, threading.Barrier(8)
+
+        def run(n: int) -> int:
+            mine = move if prepared == "once" else ws.prepare_transaction(*MOVE)
+            together.wait(60)
+            return sum(mine.execute((n % 6, n % 6 + 1, 1)) for _ in range(40))
+
+        assert sum(pool.map(run, range(8))) == 8 * 40
+        assert ws.store.version - version < 8 * 40 / 3
