@@ -21,6 +21,7 @@ one.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -175,16 +176,11 @@ class Compact(NamedTuple):
 def compact_store(handle: Handle) -> Compact:
     """See Store.compact."""
     before = handle.file.size()
-    space = handle.committer.pager.free_list
     _vacuum(handle)
     remove_unused_texts(handle, "compact")
     for appending in (True, False):
-        space.appending = appending
-        try:
-            for branch in handle.state.settings.branches:
-                _rewrite(handle, branch)
-        finally:
-            space.appending = False
+        for branch in handle.state.settings.branches:
+            _rewrite(handle, branch, appending)
         _vacuum(handle)
     return Compact(before, handle.file.size())
 
@@ -195,11 +191,15 @@ def _vacuum(handle: Handle) -> None:
         drop_versions(handle, keep_versions=1, drop=None, dry_run=False)
 
 
-def _rewrite(handle: Handle, branch: str) -> None:
-    """Make a commit with the content of the one before, in other places."""
-    with begin_transaction(handle, "compact", branch) as txn:
+def _rewrite(handle: Handle, branch: str, appending: bool) -> None:
+    """Make a commit with the content of the one before, in other places: behind all pages if
+    `appending`, so that then it fits before these.
+    """
+    with begin_transaction(handle, "compact", branch) as txn, ExitStack() as stack:
         txn.declare_maintained()
         txn.pager.give_back()  # not earlier: another thread's transaction may be handing them out
+        if appending:
+            stack.enter_context(txn.pager.free_list.only_appending())
         txn.dictionary.move_long()
         for tree_id, tree in list(txn._trees.items()):
             if not tree.root:

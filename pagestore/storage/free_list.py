@@ -5,7 +5,8 @@ On disk they are a checkpoint, a run written now and then, and the `difference` 
 in every commit. docs/decisions/0003-free-space.md says why, and where its bound comes from.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import isqrt
 
 import numpy as np
@@ -14,6 +15,7 @@ from pagestore.runtime.kernel import TypedKernel
 from pagestore.storage.kernels import free_list as kernel
 from pagestore.storage.records import WordList, empty_list, to_word_list, word_list
 
+LEFT = 256  # pages, more than a transaction allocates and does not use
 ROOM = 512  # spare capacity of each list of the difference, in pages
 
 ALLOCATE = TypedKernel(kernel.allocate)
@@ -35,7 +37,7 @@ class FreeList:
         """Take the free pages int64[n] of a checkpoint, and those added and removed since."""
         self.top = top
         added, removed = word_list(added), word_list(removed)
-        self.appending = False  # whether to allocate from `top` on only, so that the front empties
+        self.appending = False  # whether to allocate from `top` on only
         self.pending = word_list()  # free as soon as the commit under way is durable
         self._durable = word_list()  # free since a commit became durable, not marked in `_free` yet
         # the file may have been longer at the checkpoint
@@ -102,6 +104,18 @@ class FreeList:
         if self.top > len(self._place):
             self._free, self._place = widened(self._free, self.top), widened(self._place, self.top)
         return fresh
+
+    @contextmanager
+    def only_appending(self) -> Iterator[None]:
+        """Allocate only behind all pages, and leave LEFT more before what is allocated, so that it
+        later fits there, with what a transaction allocates ahead.
+        """
+        self.take_back(np.array(self._grow(LEFT)))
+        self.appending = True
+        try:
+            yield
+        finally:
+            self.appending = False
 
     def take_back(self, pages: np.ndarray) -> None:
         """Make allocated pages int64[n] that were not used free again. O(n)."""

@@ -15,6 +15,7 @@ from pagestore.errors import VersionError
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import Mapping
 from pagestore.trees.compare import Delta
+from pagestore.trees.read import pages_of
 from pagestore.versions.committer import Committer
 from tests.support.waiting import joined
 
@@ -355,3 +356,17 @@ def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
         store.vacuum(keep_versions=1)
     assert len(asked) > 170  # every commit: none is short, with that many rows
     assert all(max(tops) == tops[0] for tops in asked if len(tops) > 1)
+
+
+def test_what_is_compact_stays_as_small(tmp_path):
+    rng = np.random.default_rng(4)
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off") as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64, v: int64", key="k").insert(
+                [rng.permutation(1 << 20)[:200_000], rng.integers(0, 1 << 40, 200_000)]
+            )
+        live = len(pages_of(store.snapshot().pages, store.snapshot()["r"].tree))
+        for _ in range(3):
+            store.compact()
+            assert store._handle.state.commit.top <= live + 32
+        assert store.check() == []
