@@ -225,8 +225,8 @@ def test_the_first_bytes_of_a_store(tmp_path: Path) -> None:
     """The magic, and the number of the format, which has a folder of fixtures of its own."""
     path = tmp_path / "a.pages"
     pagestore.open(path).close()
-    assert path.read_bytes()[:12] == b"pageSTR\0" + (3).to_bytes(4, "little")
-    assert (ROOT / "fixtures" / "format-3").is_dir()
+    assert path.read_bytes()[:12] == b"pageSTR\0" + (4).to_bytes(4, "little")
+    assert (ROOT / "fixtures" / "format-4").is_dir()
 
 
 @pytest.mark.parametrize(

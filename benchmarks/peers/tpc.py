@@ -89,7 +89,8 @@ def tables(duck: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 def loaded(duck: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Print what `COPY` of each table from Parquet takes, into a table with its key, beside
-    DuckDB's, and what the files take at the end.
+    DuckDB's, and what the files take at the end: as they are, and ours compact, since it keeps
+    the versions before each table as well.
     """
     own, peer, total = folder / "own.pages", folder / "peer.duckdb", [0.0, 0.0]
     print("| table | rows | COPY, ms | DuckDB's, ms | |\n|---|---|---|---|---|")
@@ -106,11 +107,16 @@ def loaded(duck: duckdb.DuckDBPyConnection, folder: Path) -> None:
             print(loaded_row(name, rows, *taken), flush=True)
         print(loaded_row("all", "", *total))
         other.execute("CHECKPOINT")
-    size, peers = (
-        sum(part.stat().st_size for part in folder.glob(f"{path.name}*")) / 1e6
-        for path in (own, peer)
-    )
-    print(f"\n{size:.3g} MB beside DuckDB's {peers:.3g}: {size / peers:.3g} ×\n")
+    before, peers = size(own), size(peer)
+    with ivm.open(own, sync="off") as workspace:
+        workspace.store.compact()
+    for name, bytes_ in ("with its history", before), ("compact", size(own)):
+        print(f"\n{bytes_:.3g} MB {name} beside DuckDB's {peers:.3g}: {bytes_ / peers:.3g} ×")
+
+
+def size(path: Path) -> float:
+    """Return what a store's or DuckDB's files take, in MB."""
+    return sum(part.stat().st_size for part in path.parent.glob(f"{path.name}*")) / 1e6
 
 
 def loaded_row(name: str, rows: int | str, own: float, peer: float) -> str:

@@ -42,7 +42,9 @@ from pagestore.versions.handle import Handle
 from pagestore.versions.store_state import Version, load_version, roots_of
 
 FULL = -1  # the base of a full backup
-NAME, FORMAT, NAMELESS = b"pageBACK", 2, 1  # in format 1 increments did not name the commit before
+NAME, FORMAT = b"pageBACK", 3
+# in format 1 increments did not name the commit before, in format 2 no text was packed
+NAMELESS, PLAIN = 1, 2
 MAGIC = NAME + struct.pack("<I", FORMAT)
 KINDS = b"HEAD", b"PAGE", b"DONE"
 BLOCK_PAGES = 256
@@ -53,7 +55,8 @@ FILE_MAX = 1 << 44  # bytes of a store; ext4 holds no larger file
 # a backup's `top` is SPAN_MIN at most, or SPAN for each page held
 SPAN_MIN, SPAN = 1 << 24, 1 << 16
 DENSE = 16  # up to DENSE pages below `top` for each page held, the file gets room for all pages
-_HEADS = {NAMELESS: struct.Struct("<q16sqqqqq"), FORMAT: struct.Struct(f"<q16sqqqqq{DIGEST}s")}
+_NAMED = struct.Struct(f"<q16sqqqqq{DIGEST}s")
+_HEADS = {NAMELESS: struct.Struct("<q16sqqqqq"), PLAIN: _NAMED, FORMAT: _NAMED}
 _NUMBER = struct.Struct("<q")
 
 
@@ -103,7 +106,7 @@ def write_backup(handle: Handle, out: IO[bytes], since: int | str | None) -> int
         head = BackupHead(
             meta.page_size, meta.uuid, base, version.version, *version.run, top, commit
         )
-        write_block(out, b"HEAD", _HEADS[FORMAT].pack(*head))
+        write_block(out, b"HEAD", _NAMED.pack(*head))
         words = snapshot.pages.words.reshape(-1, snapshot.pages.page_words)
         ids = ids[words[ids, BIRTH] > base]
         for first in range(0, len(ids), BLOCK_PAGES):

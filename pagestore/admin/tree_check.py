@@ -136,7 +136,7 @@ class Walk:
         elif order.shape[1] and not np.array_equal(ids, labels[0]):
             self._add("dictionary", None, "the texts and the labels do not hold the same ids")
         elif not self.violations:
-            dictionary = Dictionary(lambda: self.pages, trees, self.mapping.read_run)
+            dictionary = Dictionary(lambda: self.pages, trees, self.mapping)
             ordered = order.shape[1] > 0
             self._each_text(dictionary, order[1] if ordered else ids, ordered)
         return int(ids.max(initial=0))

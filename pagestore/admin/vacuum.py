@@ -201,6 +201,7 @@ def _rewrite(handle: Handle, branch: str, appending: bool) -> None:
         if appending:
             stack.enter_context(txn.pager.free_list.only_appending())
         txn.dictionary.move_long()
+        txn.dictionary.pack()
         for tree_id, tree in list(txn._trees.items()):
             if not tree.root:
                 continue

@@ -152,7 +152,7 @@ class PreparedSeries(Prepared):
         """Return what makes words of edits of a relation, until the store has other texts."""
         committer, schema = self._handle.committer, info.schema
         mapping = committer.mapping
-        texts = Dictionary(lambda: mapping.pages, committer.state.system, mapping.read_run)
+        texts = Dictionary(lambda: mapping.pages, committer.state.system, mapping)
         return RowWords(schema.columns if schema else (), texts)
 
     def _commit(self, edits: list[Edit]) -> int:

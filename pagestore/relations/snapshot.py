@@ -53,7 +53,7 @@ class Snapshot(Mapping[str, Relation]):
         self._finders: dict[str, RecordFinder] = {}  # cached finders by relation
         self._open = True
         # no cycle: see __del__
-        self.dictionary = Dictionary(self._readable, version.trees, handle.mapping.read_run)
+        self.dictionary = Dictionary(self._readable, version.trees, handle.mapping)
 
     @property
     def version(self) -> int:

@@ -1,4 +1,4 @@
-"""Operations that Python and numba lack: a load from any byte, a prefetch, a copy past the cache, a
+"""Operations that Python and numba lack: a load from and a store to any byte, a prefetch, a copy past the cache, a
 choice without a branch, a step of crc32c, the bits of a word, a call of an address, and arrays made
 from an address.
 
@@ -22,6 +22,12 @@ def word_at(words: np.ndarray, byte: int) -> np.int64:
     """Return the eight bytes from `byte` on, as a little-endian word."""
     word: np.int64 = words.view(np.uint8)[byte : byte + 8].view(np.int64)[0]
     return word
+
+
+@intrinsic
+def put_word(data: np.ndarray, byte: int, word: int) -> None:
+    """Write a word to the eight bytes from `byte` on, the lowest first."""
+    data.view(np.uint8)[byte : byte + 8].view(np.int64)[0] = word
 
 
 @intrinsic

@@ -28,7 +28,7 @@ from pagestore.runtime.lazy import crc32c
 from pagestore.storage.file import File
 
 MAGIC = b"pageSTR\x00"
-FORMAT, OLDEST = 3, 1  # the format that is written, and the oldest that is read
+FORMAT, OLDEST = 4, 1  # the format that is written, and the oldest that is read
 SLOT_SIZE = 4096
 # above every number of a version or commit: readers lock byte VERSION_LOCK + version
 NUMBER_END = 1 << 61

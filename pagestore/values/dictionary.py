@@ -7,6 +7,9 @@ hash + 1, ... that is free or holds the text itself, and the hash is the 8-byte 
 start at 1 and are never reused: a text keeps its id until no version holds it (admin/vacuum.py),
 and gets a new id if it is added again. The order of the texts is kept separately (text_order.py).
 
+A packed text has bit 15 set beside its length, then a byte with the number of its table of symbols
+(symbols.py), and from byte 3 on codes of symbols instead of its bytes.
+
 A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 locate it: first
 page and words of a TEXT run (versions/commit_record.py), offset and length in the unpacked
 zstandard frame of that run.
@@ -23,11 +26,13 @@ from pagestore.errors import CorruptionError
 from pagestore.pages.layout import Pages
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.runtime.lazy import zstandard
-from pagestore.storage.mapping import Run
+from pagestore.storage.mapping import Mapping, Run
 from pagestore.storage.records import TEXT, RecordReader
 from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
+from pagestore.values.kernels.text_lookup import LENGTH
+from pagestore.values.symbols import SYMBOLS, committed_tables
 from pagestore.values.text_order import (
     LABELS,
     ORDER,
@@ -42,29 +47,26 @@ from pagestore.values.types import no_string, of_numbers
 
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)
-TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES, ORDER, LABELS)}
+TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES, ORDER, LABELS, SYMBOLS)}
 EMPTY = {number: Tree.empty(spec) for number, spec in TEXT_TREES.items()}
 LONG_MARK = 0xFFFF
 LONG_PARTS = 5  # records of a long text
 LOADED_AT_ONCE = 1 << 13  # texts
 FEW_IDS = 1 << 10  # up to this many ids, looking all up is faster than finding the distinct ones
+REMEDY = "if a record has that id, pagestore fsck says what is damaged"
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 
 
 class Dictionary:
-    """The texts of a version, for reading. `trees` are by id, `read_run` returns a run's words."""
+    """The texts of a version, for reading. `trees` are by id."""
 
     next_id = added_bytes = 0  # of texts to come, and of those that were added: only a writer's
 
-    def __init__(
-        self,
-        pages: Callable[[], Pages],
-        trees: dict[int, Tree],
-        read_run: Callable[[Run], np.ndarray],
-    ):
-        self._pages, self._trees, self._read_run = pages, trees, read_run
+    def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], mapping: Mapping):
+        self._pages, self._trees, self._mapping = pages, trees, mapping
         self._order: tuple[Tree, TextOrder] | None = None
         self._searched: TextSearch | None = None
+        self._symbols: tuple[Tree, np.ndarray] | None = None
 
     @property
     def order(self) -> TextOrder:
@@ -74,7 +76,8 @@ class Dictionary:
         texts, order, labels = self._tree(TEXTS), self._tree(ORDER), self._tree(LABELS)
         if self._order is None or self._order[0] is not texts:
             # one of its own: in a circle, both would pin their version until Python collects it
-            dictionary = Dictionary(self._pages, self._trees, self._read_run)
+            dictionary = Dictionary(self._pages, self._trees, self._mapping)
+            dictionary._symbols = self._tree(SYMBOLS), self._tables()
             if order.count or not texts.count:
                 made: TextOrder = StoredOrder(self._pages, order, labels, dictionary)
             else:
@@ -135,9 +138,9 @@ class Dictionary:
         lengths = np.full(end - first, -1)
         for ids, parts, words in read_batches(self._pages(), self._tree(TEXTS), (first,), (end,)):
             heads, fourth = parts == 0, parts == 4
-            lengths[ids[heads] - first] = words[heads] & 0xFFFF
+            lengths[ids[heads] - first] = words[heads] & LENGTH
             at, words = ids[fourth] - first, words[fourth]
-            long = lengths[at] == LONG_MARK
+            long = lengths[at] == LENGTH
             lengths[at[long]] = words[long]
         return lengths
 
@@ -174,8 +177,18 @@ class Dictionary:
             or searched.places is not places
             or searched.texts is not texts
         ):
-            searched = self._searched = TextSearch(pages, places, texts)
+            searched = self._searched = TextSearch(pages, places, texts, self._tables())
         return searched
+
+    def _tables(self) -> np.ndarray:
+        """Return the tables of symbols as kernels read them."""
+        tree = self._tree(SYMBOLS)
+        if self._symbols is None or self._symbols[0] is not tree:
+            self._symbols = tree, self._read_tables(tree)
+        return self._symbols[1]
+
+    def _read_tables(self, tree: Tree) -> np.ndarray:
+        return committed_tables(self._mapping, self._pages(), tree)
 
     def _find(self, texts: PackedTexts) -> np.ndarray:
         """Return ids of distinct texts, 0 where there is none."""
@@ -210,19 +223,11 @@ class Dictionary:
         loaded = self.search.load(ids)
         if loaded is not None:
             return loaded
-        heads = self._words(ids, np.zeros(len(ids), np.int64))
-        lengths = heads & 0xFFFF
-        if (lengths == LONG_MARK).any():
-            return self._load_long(ids, lengths == LONG_MARK)
-        starts, words = self._short(ids, lengths)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        take = np.arange(offsets[-1]) + np.repeat(8 * starts + 2 - offsets[:-1], lengths)
-        return offsets, words.view(np.uint8)[take]
-
-    def _short(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words of short texts, and the start of each text in them."""
-        counts = parts_of(lengths)
-        return np.cumsum(counts) - counts, self._words(*keys_of(ids, counts))
+        long = self._words(ids, np.zeros(len(ids), np.int64)) & LONG_MARK == LONG_MARK
+        if long.any():
+            return self._load_long(ids, long)
+        broken = next(int(id_) for id_ in ids if self.search.load(np.array([id_])) is None)
+        raise CorruptionError(f"the dictionary does not hold all parts of text {broken}; {REMEDY}")
 
     def _load_long(self, ids: np.ndarray, long: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As `_load`, where some texts are stored in runs."""
@@ -238,7 +243,7 @@ class Dictionary:
         longs = []
         for page, words, offset, length in places.tolist():
             if page not in frames:
-                frames[page] = _frame(self._read_run(Run(page, words)), page)
+                frames[page] = _frame(self._mapping.read_run(Run(page, words)), page)
             if not 0 <= offset <= offset + length <= len(frames[page]):
                 raise CorruptionError(
                     f"a text of {length} bytes at byte {offset} is not in its frame", page=page
@@ -252,15 +257,9 @@ class Dictionary:
         found, values = get(self._pages(), self._tree(TEXTS), np.stack([ids, parts]))
         if not found.all():
             missing = int(ids[~found][0])
-            remedy = "if a record has that id, pagestore fsck says what is damaged"
-            raise CorruptionError(f"the dictionary has no text of id {missing}; {remedy}")
+            raise CorruptionError(f"the dictionary has no text of id {missing}; {REMEDY}")
         words: np.ndarray = values[0]
         return words
-
-
-def parts_of(lengths: np.ndarray) -> np.ndarray:
-    """Return the number of records of short texts by their lengths, int64[n]."""
-    return (lengths + 9) // 8
 
 
 def keys_of(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -40,17 +40,29 @@ from pagestore.values.codec import numbers_of
 from pagestore.values.dictionary import (
     LOADED_AT_ONCE,
     LONG_MARK,
-    LONG_PARTS,
     PLACES,
     TEXTS,
     Dictionary,
     all_as_bytes,
     keys_of,
-    parts_of,
     taken,
 )
 from pagestore.values.kernels import text_lookup
-from pagestore.values.kernels.text_lookup import ID, TEXT_COUNT
+from pagestore.values.kernels.text_hash import FIRST
+from pagestore.values.kernels.text_lookup import ID, LENGTH, TEXT_COUNT
+from pagestore.values.kernels.text_symbols import PACKED, TABLE_WORDS
+from pagestore.values.symbols import (
+    NEWEST,
+    NO_SYMBOLS,
+    SAVED,
+    SYMBOLS,
+    TABLE_ROOM,
+    TABLES_MAX,
+    SymbolTable,
+    sample_of,
+    tables_in,
+    tables_of,
+)
 from pagestore.values.text_order import (
     LABEL_END,
     LABELS,
@@ -67,6 +79,8 @@ ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
 CACHE_MAX = 1 << 17
 MANY = 1 << 12  # texts; in fewer, Arrow finds the distinct ones
+PACKED_FROM = 1 << 15  # bytes of texts that are added at once; fewer are not worth a table
+PACKED_AT_ONCE = 1 << 16  # texts, of those that are packed later
 REMOVED_AT_ONCE = 1 << 16  # texts
 
 
@@ -74,12 +88,14 @@ class DictionaryWriter(Dictionary):
     """A transaction's dictionary: `intern` adds new texts. `cache` keeps ids of committed texts."""
 
     def __init__(self, pager: Pager, trees: dict[int, Tree], next_id: int, cache: dict[bytes, int]):
-        super().__init__(lambda: pager.pages, trees, pager.mapping.read_run)
+        super().__init__(lambda: pager.pages, trees, pager.mapping)
         self.pager = pager
         self.next_id = next_id
         self.added: dict[bytes, int] = {}
         self.added_bytes = 0  # of new texts, also of those that were forgotten since
         self._cache = cache
+        # tables of its own are not those of the file until it is committed
+        self._symbols = self._tree(SYMBOLS), super()._read_tables(self._tree(SYMBOLS))
         self._table: TextTable | None = None  # None also after a call that failed halfway
         self._first, self._labelled = next_id, self._tree(LABELS).count
         # else made before labels were kept
@@ -140,7 +156,7 @@ class DictionaryWriter(Dictionary):
         for id_, page, words in self.long_texts():
             if page not in moved:
                 run = Run(page, words)
-                moved[page] = self.pager.write_run(to_word_list(self._read_run(run)), TEXT)
+                moved[page] = self.pager.write_run(to_word_list(self._mapping.read_run(run)), TEXT)
                 with self.pager.retiring_into(STORE_LINEAGE):
                     self.pager.retire_run(run)
             edits += [(id_, part, word) for part, word in enumerate(moved[page], start=1)]
@@ -169,13 +185,22 @@ class DictionaryWriter(Dictionary):
                 self._apply(ORDER, np.stack([labels, some]), ERASE)
                 self._apply(LABELS, np.stack([some, labels]), ERASE)
                 self._labelled -= len(some)
-            lengths = self._words(some, np.zeros(len(some), np.int64)) & 0xFFFF
-            keys = keys_of(some, np.where(lengths == LONG_MARK, LONG_PARTS, parts_of(lengths)))
-            self._apply(TEXTS, np.stack([*keys, np.zeros_like(keys[0])]), ERASE)
+            self._erase_parts(some)
         for run, kept in runs.items():
             self._add_long(self.loaded(kept), kept)
             with self.pager.retiring_into(STORE_LINEAGE):
                 self.pager.retire_run(run)
+
+    def _erase_parts(self, ids: np.ndarray) -> None:
+        """Erase all records of texts in TEXTS."""
+        keys, part = list[np.ndarray](), 0
+        while len(ids):
+            some = np.stack([ids, np.full(len(ids), part)])
+            there = get(self._pages(), self._tree(TEXTS), some)[0]
+            keys.append(some[:, there])
+            ids, part = ids[there], part + 1
+        rows = np.concatenate([np.zeros((2, 0), np.int64), *keys], axis=1)
+        self._apply(TEXTS, np.vstack([rows, np.zeros_like(rows[:1])]), ERASE)
 
     def _runs_without(self, ids: np.ndarray) -> dict[Run, np.ndarray]:
         """Return the runs that hold some of these texts, each with ids of its other texts."""
@@ -284,18 +309,51 @@ class DictionaryWriter(Dictionary):
         self._apply(PLACES, np.stack([added, ids[new]]))
 
     def _add_texts(self, texts: list[bytes], ids: np.ndarray) -> None:
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        long = lengths >= LONG
+        long = np.fromiter((len(text) >= LONG for text in texts), bool, len(texts))
         if long.any():
             self._add_long([t for t in texts if len(t) >= LONG], ids[long])
-            texts, ids, lengths = [t for t in texts if len(t) < LONG], ids[~long], lengths[~long]
-        counts = parts_of(lengths)
-        words = np.zeros(int(counts.sum()), np.int64)
-        starts, offsets = np.cumsum(counts) - counts, np.cumsum(lengths) - lengths
-        words.view(np.uint16)[4 * starts] = lengths
-        places = np.arange(int(lengths.sum())) + np.repeat(8 * starts + 2 - offsets, lengths)
-        words.view(np.uint8)[places] = np.frombuffer(b"".join(texts), np.uint8)
+            texts, ids = [t for t in texts if len(t) < LONG], ids[~long]
+        packed = PackedTexts.of(texts)
+        counts, words = self._table_for(packed).pack(packed)
         self._apply(TEXTS, np.stack([*keys_of(ids, counts), words]))
+
+    def _table_for(self, texts: PackedTexts) -> SymbolTable:
+        """Return the table of symbols by which to pack texts; adds one if that is worth its room."""
+        if len(texts.data) < PACKED_FROM:
+            return NO_SYMBOLS
+        sample, tables = sample_of(texts), self._tables()
+        known = tables_of(tables)[-NEWEST:]
+        rooms = [table.room(sample) for table in known]
+        last, least = len(tables) // TABLE_WORDS, min(rooms, default=len(sample.data))
+        if last < TABLES_MAX:
+            fresh = SymbolTable.for_texts(sample, last + 1)
+            saved = (least - fresh.room(sample)) / max(1, len(sample.data))
+            if saved * len(texts.data) > TABLE_ROOM and saved > SAVED:
+                self._apply(SYMBOLS, fresh.records())
+                return fresh
+        return known[rooms.index(least)] if known else NO_SYMBOLS
+
+    @step
+    def pack(self) -> None:
+        """Pack the texts that were added by few at a time, if there are many of them. O(texts)."""
+        ids = self._plain()
+        for at in range(0, len(ids), PACKED_AT_ONCE):
+            some = ids[at : at + PACKED_AT_ONCE]
+            texts = self.loaded(some)
+            self._erase_parts(some)
+            self._add_texts(texts, some)
+
+    def _plain(self) -> np.ndarray:
+        """Return the ids of texts of several parts that are not packed, nor long, ascending."""
+        tree, plain = self._tree(TEXTS), [np.zeros(0, np.int64)]
+        for ids, parts, words in read_batches(self._pages(), tree) if tree.count else ():
+            heads = parts == 0
+            lengths = words[heads] & (LENGTH | PACKED)
+            plain.append(ids[heads][(lengths > FIRST) & (lengths < LONG)])
+        return np.concatenate(plain)
+
+    def _read_tables(self, tree: Tree) -> np.ndarray:
+        return tables_in(self._pages(), tree)
 
     def _add_long(self, texts: list[bytes], ids: np.ndarray) -> None:
         group: list[tuple[bytes, int]] = []
@@ -327,7 +385,7 @@ class DictionaryWriter(Dictionary):
             self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]
 
 
-STRIDE = 1 << 32
+STRIDE = 1 << 12  # labels between texts that are added before the first one or after the last one
 CROWD = 1.4
 LABEL_BITS = 62
 

@@ -90,10 +90,14 @@ def hashes_of(texts: PackedTexts) -> np.ndarray:
 class TextSearch:
     """Search for texts in the trees of places and texts; arguments are packed once."""
 
-    def __init__(self, pages: Pages, places: Tree, texts: Tree) -> None:
+    def __init__(self, pages: Pages, places: Tree, texts: Tree, symbols: np.ndarray) -> None:
         # keeps alive what the packed trees point to
-        self.pages, self.places, self.texts = pages, places, texts
-        self._packed = packed_tree(pages, places), packed_tree(pages, texts)
+        self.pages, self.places, self.texts, self.symbols = pages, places, texts, symbols
+        behind = np.array([symbols.ctypes.data, len(symbols)])
+        self._packed = (
+            packed_tree(pages, places),
+            np.concatenate([packed_tree(pages, texts), behind]),
+        )
         self._places, self._texts = (packed.ctypes.data for packed in self._packed)
 
     def id_of(self, text: bytes) -> int | None:

@@ -173,7 +173,7 @@ def _read_all(mapping: Mapping, state: StoreState) -> None:
         version = load_version(mapping, head.run, {}, head.version)
         trees.update(version.trees.values())
         for _, page, words in Dictionary(
-            lambda: mapping.pages, version.trees, mapping.read_run
+            lambda: mapping.pages, version.trees, mapping
         ).long_texts():
             mapping.read_run(Run(page, words))
     for tree in trees:

@@ -26,7 +26,7 @@ class Pages:
         (checksum,) = struct.unpack_from("<I", self.data, at + 92)
         good = (
             magic == b"pageSTR\0"
-            and form in (1, 2, 3)
+            and form in (1, 2, 3, 4)
             and checksum == crc32c(self.data[at : at + 92])
         )
         return (page_size, sequence, state, words) if good else None
@@ -144,16 +144,33 @@ def records(pages: Pages, root: int, birth: int, keys: int) -> Iterator[Record]:
             )
 
 
-def texts(pages: Pages, root: int, birth: int) -> dict[int, bytes]:
+def texts(pages: Pages, roots: dict[int, tuple[int, int]]) -> dict[int, bytes]:
     """The dictionary; a long text, which takes zstandard, reads as its length in brackets."""
+    symbols = {
+        (table, code): struct.pack("<q", word)[:size]
+        for table, code, word, size in records(pages, *roots.get(7, (0, 0)), 2)
+    }
     parts: dict[int, list[int]] = {}
-    for id_, _, word in records(pages, root, birth, 2):
+    for id_, _, word in records(pages, *roots.get(1, (0, 0)), 2):
         parts.setdefault(id_, []).append(word)
     out = {}
     for id_, words in parts.items():
         length = words[0] & 0xFFFF
         raw = struct.pack(f"<{len(words)}q", *words)
-        out[id_] = b"<%d bytes>" % words[4] if length == 0xFFFF else raw[2 : 2 + length]
+        if length == 0xFFFF:
+            out[id_] = b"<%d bytes>" % words[4]
+        elif length & 0x8000:
+            out[id_] = unpacked(raw[3:], raw[2], symbols)[: length & 0x7FFF]
+        else:
+            out[id_] = raw[2 : 2 + length]
+    return out
+
+
+def unpacked(codes: bytes, table: int, symbols: dict[tuple[int, int], bytes]) -> bytes:
+    """What codes stand for, and those of the zeros that fill the last word."""
+    out, rest = b"", iter(codes)
+    for code in rest:
+        out += bytes([next(rest, 0)]) if code == 255 else symbols[table, code]
     return out
 
 
@@ -183,7 +200,7 @@ def relations(path: str) -> dict[str, list[tuple]]:
     roots = {
         tree: (root, height >> 8) for tree, root, height, _ in version["roots"] + version["system"]
     }
-    dictionary = texts(pages, *roots.get(1, (0, 0)))
+    dictionary = texts(pages, roots)
     out = {}
     for relation in catalog(pages.run(*version["catalog"])) if version["catalog"][0] else []:
         stored = relation["key"] + [

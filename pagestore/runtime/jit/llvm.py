@@ -37,6 +37,17 @@ def word_at(typing, words, byte):
 
 
 @intrinsic
+def put_word(typing, data, byte, word):
+    def build(context, builder, signature, arguments):
+        start = context.make_array(data)(context, builder, arguments[0]).data
+        place = builder.gep(builder.bitcast(start, ir.IntType(8).as_pointer()), [arguments[1]])
+        builder.store(arguments[2], builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, types.int64), build
+
+
+@intrinsic
 def either(typing, condition, a, b):
     def build(context, builder, signature, arguments):
         choice = builder.select(*arguments)

@@ -5,7 +5,7 @@ Texts as words: eight bytes of a text at a time, and the words that a dictionary
 
 import numpy as np
 
-from pagestore.runtime.intrinsics import bytes_at, word_at
+from pagestore.runtime.intrinsics import bytes_at, put_word, word_at
 from pagestore.runtime.kernel import inlined, kernel
 from pagestore.runtime.types import Bytes, Words
 
@@ -171,7 +171,12 @@ def is_below(word: int, other: int):
 
 
 @inlined
-def copy_word(data: Bytes, at: int, end: int, word: int, bytes_: int):
-    """Write `bytes_` bytes of a word to data[at:], up to `end`."""
-    for i in range(min(bytes_, end - at)):
-        data[at + i] = word >> 8 * i & 255
+def copy_word(data: Bytes, at: int, word: int, size: int):
+    """Write `size` bytes of a word to data[at:], and what follows them in the word to bytes that
+    are written later; less where the array ends.
+    """
+    if at + 8 <= data.shape[0]:
+        put_word(data, at, word)
+    else:
+        for i in range(min(size, data.shape[0] - at)):
+            data[at + i] = word >> 8 * i & 255

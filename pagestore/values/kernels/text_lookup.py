@@ -3,6 +3,9 @@ compared.
 
     hash ──▶ PLACES ──▶ id ──▶ TEXTS (id, 0), (id, 1), ...    the parts of a text are adjacent, mostly in one leaf
 
+Where a kernel takes the address of the packed tree of texts, the address and the length of the
+tables of symbols follow it, by which packed texts are read (text_symbols.py).
+
 UNREADABLE means a text that no kernel can read: a long one, which Python unpacks, or a damaged one,
 which Python reports.
 
@@ -35,9 +38,12 @@ from pagestore.values.kernels.text_hash import (
     part_of,
     word_from,
 )
+from pagestore.values.kernels.text_symbols import ESCAPE, PACKED, SIZES, TABLE_BYTES, TABLE_WORDS
 
 UNREADABLE = WORD_MIN
-LENGTH = 0xFFFF  # the bits of part 0 that hold it
+# of the numbers behind a packed tree of texts
+SYMBOLS_AT, SYMBOLS, WITH_SYMBOLS = READY, READY + 1, READY + 2
+LENGTH = 0x7FFF  # the bits of part 0 that hold it
 LONG = 1024  # bytes; a text of this length or more is not stored in records
 
 
@@ -110,17 +116,24 @@ def copy_texts(texts: int, ids: Words, places: Table, offsets: Words, data: Byte
     """Copy the texts found by `measure_texts` to data[offsets[i] : offsets[i + 1]].  Returns the
     same statuses.
     """
-    ready = words_at(texts, READY)
+    ready = words_at(texts, WITH_SYMBOLS)
     words = words_at(ready[WORDS_AT], ready[WORDS])
+    symbols = words_at(ready[SYMBOLS_AT], ready[SYMBOLS])
     for i in range(ids.shape[0]):
         page, slot, at, end = places[0, i], places[1, i], offsets[i], offsets[i + 1]
-        copy_word(data, at, end, field(words, page, 2, slot) >> 16 & ~(-1 << 8 * FIRST), FIRST)
+        head = field(words, page, 2, slot)
+        if head & PACKED:
+            status = copy_packed(ready, words, symbols, page, slot, ids[i], data, at, end)
+            if status < 0:
+                return status
+            continue
+        copy_word(data, at, head >> 16, FIRST)
         at, part = at + FIRST, 1
         while at < end:
             page, slot = next_part(ready, words, page, slot, ids[i], part)
             if slot < 0:
                 return page if page < 0 else UNREADABLE
-            copy_word(data, at, end, field(words, page, 2, slot), 8)
+            copy_word(data, at, field(words, page, 2, slot), 8)
             at, part = at + 8, part + 1
     return 1
 
@@ -133,11 +146,18 @@ def is_text(texts: int, page: int, slot: int, id_: int, data: Bytes, start: int,
     `page` and `slot` are a hint as in `head_of`.  Instead of 1 or 0 it may be ``-page_id``, or
     UNREADABLE.
     """
-    ready = words_at(texts, READY)
+    ready = words_at(texts, WITH_SYMBOLS)
     words = words_at(ready[WORDS_AT], ready[WORDS])
     page, slot = at, place = head_of(ready, words, page, slot, id_)
+    head = field(words, page, 2, slot) if slot >= 0 else 0
     if slot >= 0 and length >= LONG:
-        return (UNREADABLE if field(words, page, 2, slot) & LENGTH == LENGTH else 0), page, slot
+        return (UNREADABLE if head & LENGTH == LENGTH else 0), page, slot
+    if head & PACKED:
+        differ = 1
+        if head & LENGTH == length:
+            symbols = words_at(ready[SYMBOLS_AT], ready[SYMBOLS])
+            differ = differs(ready, words, symbols, page, slot, id_, data, start, length)
+        return (differ if differ < 0 else int(differ == 0)), page, slot
     for part in range((length + 9) >> 3):
         if part:
             at, place = next_part(ready, words, at, place, id_, part)
@@ -151,12 +171,20 @@ def is_text(texts: int, page: int, slot: int, id_: int, data: Bytes, start: int,
 @kernel
 def compare_text(texts: int, id_: int, data: Bytes, length: int):
     """Return 1 if a text is below data[:length], else 0; or ``-page_id``, or UNREADABLE."""
-    ready = words_at(texts, READY)
+    ready = words_at(texts, WITH_SYMBOLS)
     words = words_at(ready[WORDS_AT], ready[WORDS])
     page, slot = head_of(ready, words, 0, 0, id_)
-    mine = field(words, page, 2, slot) & LENGTH if slot >= 0 else 0
+    head = field(words, page, 2, slot) if slot >= 0 else 0
+    mine = head & LENGTH
     if mine >= LONG:
         return UNREADABLE
+    if head & PACKED:
+        shared = min(mine, length)
+        symbols = words_at(ready[SYMBOLS_AT], ready[SYMBOLS])
+        differ = differs(ready, words, symbols, page, slot, id_, data, 0, shared)
+        if differ:
+            return differ & 1 if differ > 0 else differ
+        return int(mine < length)
     for part in range((min(mine, length) + 9) >> 3):
         if part:
             page, slot = next_part(ready, words, page, slot, id_, part)
@@ -194,6 +222,115 @@ def next_part(ready: Words, words: Words, page: int, slot: int, id_: int, part: 
         there = field(words, page, 0, slot) == id_ and field(words, page, 1, slot) == part
         return page, slot if there else -1
     return find_slot(ready, as_array((id_, part)))
+
+
+@inlined
+def copy_packed(
+    ready: Words,
+    words: Words,
+    symbols: Words,
+    page: int,
+    slot: int,
+    id_: int,
+    data: Bytes,
+    at: int,
+    end: int,
+):
+    """Write a packed text whose first part is at (page, slot) to data[at:end]; return 1, or a
+    status as `measure_texts`.
+    """
+    table, word, left, part = first_codes(words, symbols, page, slot)
+    while at < end:
+        symbol, size, page, slot, word, left, part = next_symbol(
+            ready, words, symbols, table, page, slot, id_, word, left, part
+        )
+        if size <= 0:
+            return page if page < 0 else UNREADABLE
+        copy_word(data, at, symbol, size)
+        at += size
+    return 1
+
+
+@inlined
+def differs(
+    ready: Words,
+    words: Words,
+    symbols: Words,
+    page: int,
+    slot: int,
+    id_: int,
+    data: Bytes,
+    start: int,
+    length: int,
+):
+    """Return 0 if the first `length` bytes of a packed text are data[start : start + length]; else
+    3 if they are below these and 2 if above, or a status as `measure_texts`.
+    """
+    table, word, left, part = first_codes(words, symbols, page, slot)
+    at = 0
+    while at < length:
+        symbol, size, page, slot, word, left, part = next_symbol(
+            ready, words, symbols, table, page, slot, id_, word, left, part
+        )
+        if size <= 0:
+            return page if page < 0 else UNREADABLE
+        size = min(size, length - at)
+        mine, other = symbol << 64 - 8 * size, word_from(data, start + at, size) << 64 - 8 * size
+        if mine != other:
+            return 2 + is_below(mine, other)
+        at += size
+    return 0
+
+
+@inlined
+def first_codes(words: Words, symbols: Words, page: int, slot: int):
+    """Return (table, word, left, part): where in `symbols` the table of a packed text begins, -1 if
+    it does not exist, and the codes in its first part, for `next_symbol`.
+    """
+    head = field(words, page, 2, slot)
+    table = ((head >> 16 & 255) - 1) * TABLE_WORDS
+    there = table + TABLE_WORDS <= symbols.shape[0]
+    return table if there else -1, head >> 8 * TABLE_BYTES, 8 - TABLE_BYTES, 0
+
+
+@inlined
+def next_symbol(
+    ready: Words,
+    words: Words,
+    symbols: Words,
+    table: int,
+    page: int,
+    slot: int,
+    id_: int,
+    word: int,
+    left: int,
+    part: int,
+):
+    """Return a symbol of a packed text and its size, and (page, slot, word, left, part) after it:
+    `word` has `left` codes yet of the part at (page, slot). Size 0 where nothing can be read.
+    """
+    escaped = False
+    while table >= 0:
+        if left == 0:
+            page, slot = next_part(ready, words, page, slot, id_, part + 1)
+            if slot < 0:
+                break
+            word, left, part = field(words, page, 2, slot), 8, part + 1
+        code, word, left = word & 255, word >> 8, left - 1
+        if escaped:
+            return code, 1, page, slot, word, left, part
+        if code != ESCAPE:
+            return (
+                symbols[table + code],
+                symbols[table + SIZES + code],
+                page,
+                slot,
+                word,
+                left,
+                part,
+            )
+        escaped = True
+    return 0, 0, page, slot, word, left, part
 
 
 ORDER_KEYS, ORDER_ID = 1, 1  # of a record (label) -> id

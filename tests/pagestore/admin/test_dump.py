@@ -440,7 +440,7 @@ def test_backups_of_format_1(tmp_path):
         FormatError, match="increment of format 1.*restore it with the library that wrote it"
     ):
         applied(tmp_path / "x", full, before(part))
-    with pytest.raises(FormatError, match="a backup of format 9, and this library reads format 2"):
+    with pytest.raises(FormatError, match="a backup of format 9, and this library reads format 3"):
         applied(tmp_path / "x", b"pageBACK\x09\0\0\0" + full[12:])
 
 

@@ -74,10 +74,10 @@ def test_an_order_is_sorted_where_none_is_kept(store):
             for number, tree in kept._trees.items()
             if number not in (ORDER.tree_id, LABELS.tree_id)
         }
-        without = dictionary.Dictionary(kept._pages, trees, kept._read_run)
+        without = dictionary.Dictionary(kept._pages, trees, kept._mapping)
         assert isinstance(without.order, SortedOrder)
         assert_right(without.order, texts)
-        nothing = dictionary.Dictionary(kept._pages, {}, kept._read_run)
+        nothing = dictionary.Dictionary(kept._pages, {}, kept._mapping)
         assert nothing.order.rank(b"a") == nothing.order.count == 0
 
 
