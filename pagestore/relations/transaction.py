@@ -428,7 +428,7 @@ class Transaction(WorkingTrees):
         to be made later.
         """
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")
-        if texts and texts.added:
+        if texts and texts.next_id != self._texts[0]:
             return None
         self._short = self._committer.lay_out(self._draft(), page, trees, checked)
         return self._short.finish if self._short else None

@@ -72,8 +72,8 @@ from pagestore.values.text_order import (
     StoredOrder,
     TextOrder,
     hashes_of,
+    ranked,
 )
-from pagestore.values.types import of_numbers
 
 ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
@@ -112,20 +112,22 @@ class DictionaryWriter(Dictionary):
                 self._table = table
                 return ids
         distinct = texts.dictionary_encode()
-        known = np.array(self._ids_of(distinct.dictionary), np.int64)
+        known = self._ids_of(distinct.dictionary)
         words: np.ndarray = known[numbers_of(distinct.indices, np.int32)]
         return words
 
-    def _ids_of(self, texts: pa.Array) -> list[int]:
-        """Return ids of distinct texts, adding new ones."""
+    def _ids_of(self, texts: pa.Array) -> np.ndarray:
+        """Return ids int64[n] of distinct texts, adding new ones."""
+        if len(texts) >= MANY:  # more than any cache is worth
+            return self._resolve(PackedTexts.of(texts))
         keys = all_as_bytes(texts)
         known = zip(map(self.added.get, keys), map(self._cache.get, keys), strict=True)
-        ids = [added or cached or 0 for added, cached in known]
-        unknown = [key for key, id_ in zip(keys, ids, strict=True) if not id_]
-        if not unknown:
-            return ids
-        fresh = iter(self._resolve(unknown))
-        return [id_ or next(fresh) for id_ in ids] if len(unknown) < len(keys) else [*fresh]
+        ids = np.array([added or cached or 0 for added, cached in known], np.int64)
+        if len(places := np.flatnonzero(ids == 0)):
+            unknown = [keys[i] for i in places.tolist()]
+            ids[places] = self._resolve(PackedTexts.of(unknown))
+            self.added.update(zip(unknown, ids[places].tolist(), strict=True))
+        return ids
 
     @property
     def order(self) -> TextOrder:
@@ -227,19 +229,18 @@ class DictionaryWriter(Dictionary):
             self._add_places(np.arange(len(moved)), moving, hashes_of(moved))
 
     @step
-    def _resolve(self, texts: list[bytes]) -> list[int]:
-        """Return ids of distinct texts that no cache has, adding new ones."""
-        ids, places = self._probe(PackedTexts.of(texts))
+    def _resolve(self, texts: PackedTexts) -> np.ndarray:
+        """Return ids int64[n] of distinct texts that no cache has, adding new ones."""
+        ids, places = self._probe(texts)
         new = np.flatnonzero(ids == 0)
         if len(new):
+            added = texts if len(new) == len(texts) else texts.at(new)
             ids[new] = np.arange(self.next_id, self.next_id + len(new))
             self.next_id += len(new)
-            self.added_bytes += sum(len(texts[i]) for i in new.tolist())
+            self.added_bytes += added.size
             self._add_places(new, ids, places)
-            self._add_texts([texts[i] for i in new.tolist()], ids[new])
-        resolved: list[int] = ids.tolist()
-        self.added.update(zip(texts, resolved, strict=True))
-        return resolved
+            self._add_texts(added, ids[new])
+        return ids
 
     def _unlabelled(self) -> np.ndarray:
         """Return the ids of the texts that have no label yet."""
@@ -261,16 +262,12 @@ class DictionaryWriter(Dictionary):
             size += some.nbytes
             end = at + len(some)
             if size >= ORDERED_BYTES or end == len(ids):
-                texts = pa.concat_arrays(parts)
-                held = texts.to_pylist()
-                # quick where they ascend
-                ranked = np.array(sorted(range(len(held)), key=held.__getitem__), np.int64)
-                del held
-                ordered = texts.take(of_numbers(pa.int64(), ranked))
-                self._place(ids[start:end][ranked], ordered.to_pylist())
+                texts = PackedTexts.of(pa.concat_arrays(parts))
+                order = ranked(texts)
+                self._place(ids[start:end][order], texts.at(order))
                 start, parts, size = end, [], 0
 
-    def _place(self, ids: np.ndarray, texts: list[bytes]) -> None:
+    def _place(self, ids: np.ndarray, texts: PackedTexts) -> None:
         """Give labels to ascending texts of these ids."""
         order = self._stored_order()
         gaps = gaps_at(order, order.ranks(texts))
@@ -308,27 +305,26 @@ class DictionaryWriter(Dictionary):
             added[clash | taken] += 1
         self._apply(PLACES, np.stack([added, ids[new]]))
 
-    def _add_texts(self, texts: list[bytes], ids: np.ndarray) -> None:
-        long = np.fromiter((len(text) >= LONG for text in texts), bool, len(texts))
+    def _add_texts(self, texts: PackedTexts, ids: np.ndarray) -> None:
+        long = texts.lengths >= LONG
         if long.any():
-            self._add_long([t for t in texts if len(t) >= LONG], ids[long])
-            texts, ids = [t for t in texts if len(t) < LONG], ids[~long]
-        packed = PackedTexts.of(texts)
-        counts, words = self._table_for(packed).pack(packed)
+            self._add_long([texts.text(i) for i in np.flatnonzero(long).tolist()], ids[long])
+            texts, ids = texts.at(np.flatnonzero(~long)), ids[~long]
+        counts, words = self._table_for(texts).pack(texts)
         self._apply(TEXTS, np.stack([*keys_of(ids, counts), words]))
 
     def _table_for(self, texts: PackedTexts) -> SymbolTable:
         """Return the table of symbols by which to pack texts; adds one if that is worth its room."""
-        if len(texts.data) < PACKED_FROM:
+        if texts.size < PACKED_FROM:
             return NO_SYMBOLS
         sample, tables = sample_of(texts), self._tables()
         known = tables_of(tables)[-NEWEST:]
         rooms = [table.room(sample) for table in known]
-        last, least = len(tables) // TABLE_WORDS, min(rooms, default=len(sample.data))
+        last, least = len(tables) // TABLE_WORDS, min(rooms, default=sample.size)
         if last < TABLES_MAX:
             fresh = SymbolTable.for_texts(sample, last + 1)
-            saved = (least - fresh.room(sample)) / max(1, len(sample.data))
-            if saved * len(texts.data) > TABLE_ROOM and saved > SAVED:
+            saved = (least - fresh.room(sample)) / max(1, sample.size)
+            if saved * texts.size > TABLE_ROOM and saved > SAVED:
                 self._apply(SYMBOLS, fresh.records())
                 return fresh
         return known[rooms.index(least)] if known else NO_SYMBOLS
@@ -339,7 +335,7 @@ class DictionaryWriter(Dictionary):
         ids = self._plain()
         for at in range(0, len(ids), PACKED_AT_ONCE):
             some = ids[at : at + PACKED_AT_ONCE]
-            texts = self.loaded(some)
+            texts = PackedTexts.of(self.texts(some, binary=True))
             self._erase_parts(some)
             self._add_texts(texts, some)
 
@@ -472,7 +468,7 @@ class TextTable:
         self._used = np.zeros(2, np.int64)
 
     def ids_of(
-        self, texts: PackedTexts, resolve: Callable[[np.ndarray], list[int]]
+        self, texts: PackedTexts, resolve: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray | None:
         """Return the ids int64[n] of n texts; None if one of them is long. O(bytes).
 

@@ -74,7 +74,7 @@ class SymbolTable(NamedTuple):
         the texts).
         """
         counts = np.empty(len(texts), np.int64)
-        words = np.empty(int((np.diff(texts.offsets) + 9 >> 3).sum()), np.int64)
+        words = np.empty(int((texts.lengths + 9 >> 3).sum()), np.int64)
         data = texts.data
         n = PACK.call(*self, texts.offsets, data.address, data.size, counts, words)
         return counts, words[:n]
@@ -87,7 +87,7 @@ class SymbolTable(NamedTuple):
 
     def parsed(self, texts: PackedTexts) -> np.ndarray:
         """Return the codes of texts, as `parse_texts` writes them."""
-        codes = np.empty(int(texts.offsets[-1] - texts.offsets[0]) + len(texts), np.int64)
+        codes = np.empty(texts.size + len(texts), np.int64)
         data = texts.data
         return codes[: PARSE.call(*self[:3], texts.offsets, data.address, data.size, codes)]
 
@@ -157,5 +157,4 @@ def sample_of(texts: PackedTexts) -> PackedTexts:
     >>> len(sample_of(PackedTexts.of([b"ab"] * 100_000)))
     16385
     """
-    step = int(texts.offsets[-1] - texts.offsets[0]) // SAMPLE + 1
-    return PackedTexts.of([texts.text(i) for i in range(0, len(texts), step)])
+    return texts.at(np.arange(0, len(texts), texts.size // SAMPLE + 1))

@@ -33,14 +33,16 @@ from pagestore.pages.layout import WORD_MIN, Pages
 from pagestore.pages.operators import COUNT
 from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.sorting.tuples import FEW
+from pagestore.sorting.tuples import FEW, sort_order
 from pagestore.trees.folds import RangeFold, Rows, select
 from pagestore.trees.folds import ranks as ranks_in
 from pagestore.trees.read import RecordFinder, get, lookup_order, packed_tree, read, read_batches
 from pagestore.trees.tree import Spec, Tree, checked
-from pagestore.values.kernels import text_hash, text_lookup
+from pagestore.values.kernels import text_hash, text_lookup, text_sort
 from pagestore.values.kernels.text_lookup import LONG as LONG
 from pagestore.values.kernels.text_lookup import UNREADABLE
+from pagestore.values.kernels.text_sort import STEP
+from pagestore.values.types import of_numbers
 
 HASH = TypedKernel(text_hash.hash_texts)
 FIND = TypedKernel(text_lookup.find_text)
@@ -48,6 +50,8 @@ MATCH = TypedKernel(text_lookup.match_texts)
 MEASURE = TypedKernel(text_lookup.measure_texts)
 COPY = TypedKernel(text_lookup.copy_texts)
 RANK = TypedKernel(text_lookup.rank_text)
+WORDS_AT_BYTE = TypedKernel(text_sort.words_at_byte)
+MERGE_RANKS = TypedKernel(text_sort.merge_ranks)
 
 
 class PackedTexts(NamedTuple):
@@ -69,6 +73,24 @@ class PackedTexts(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def at(self, places: np.ndarray) -> PackedTexts:
+        """Return the texts at places int64[m]. O(m + their bytes)."""
+        array = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(self), [None, pa.py_buffer(self.offsets), self.data]
+        )
+        return PackedTexts.of(array.take(of_numbers(pa.int64(), places)))
+
+    @property
+    def size(self) -> int:
+        """How many bytes the texts have together."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The length of each text in bytes, int64[n]."""
+        lengths: np.ndarray = np.diff(self.offsets)
+        return lengths
 
     def text(self, i: int) -> bytes:
         """One of the texts."""
@@ -173,6 +195,7 @@ COUNTS = Rows(0, 1)
 DENSE = 4  # a range of ids is read, not looked up, if it has at most this many for each wanted id
 # existing texts are read, not searched, if at most this many for each new text lie in their range
 MERGED = 4
+SORTED_BYTES = 4 * STEP  # of each text, by arrays
 FAN = 16  # texts that each step of a search loads
 PLACES_KEPT = 4096
 
@@ -186,6 +209,9 @@ class Texts(Protocol):
 
     def loaded(self, ids: np.ndarray) -> list[bytes]:
         """The texts of ids int64[n]."""
+
+    def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
+        """The texts of ids int64[n], as an Arrow array."""
 
     def id_of(self, text: bytes) -> int:
         """The id of a text, 0 if there is none."""
@@ -238,19 +264,21 @@ class TextOrder:
         known = self._key_of(self._dictionary.id_of(text))
         return self._rank_of(known) if known is not None else self._search(text, 0, self.count)
 
-    def ranks(self, texts: list[bytes]) -> np.ndarray:
+    def ranks(self, texts: PackedTexts) -> np.ndarray:
         """As `rank`, int64[n] for ascending texts.
 
         O(n log texts), or less if few texts lie between the first and the last.
         """
-        if len(texts) < 2 or not self.count:
-            return np.array([self.rank(text) if self.count else 0 for text in texts], np.int64)
-        first, last = self.rank(texts[0]), self.rank(texts[-1])
+        ranks = np.zeros(len(texts), np.int64)
+        if not self.count or not len(texts):
+            return ranks
+        first = self.rank(texts.text(0))
+        last = self.rank(texts.text(len(texts) - 1)) if len(texts) > 1 else first
         if last - first <= MERGED * len(texts):
-            return first + _merged(self._dictionary.loaded(self.slice(first, last)), texts)
-        ranks = np.empty(len(texts), np.int64)
-        for place, text in enumerate(texts):
-            first = ranks[place] = self._search(text, first, last)
+            between = self._dictionary.texts(self.slice(first, last), binary=True)
+            return first + merged_ranks(PackedTexts.of(between), texts)
+        for place in range(len(texts)):
+            first = ranks[place] = self._search(texts.text(place), first, last)
         return ranks
 
     def _search(self, text: bytes, low: int, high: int) -> int:
@@ -284,19 +312,51 @@ class TextOrder:
         return [self._kept[rank] for rank in places]
 
 
-def _merged(between: list[bytes], texts: list[bytes]) -> np.ndarray:
+def ranked(texts: PackedTexts) -> np.ndarray:
+    """Return the places of distinct texts in the order of their bytes, int64[n].
+
+    Sorts by STEP bytes at a time those that have the same bytes before; Python those that have many.
+
+    >>> ranked(PackedTexts.of([b"bee", b"ape", b"be", b""])).tolist()
+    [3, 1, 2, 0]
+    """
+    order, n = np.arange(len(texts)), len(texts)
+    # places in `order` that may not be final, and numbers of the runs of equal beginnings there
+    open_, run = np.arange(n if n > 1 else 0), np.zeros(n, np.int64)
+    for at in range(0, SORTED_BYTES, STEP):
+        if not len(open_):
+            return order
+        some = order[open_]
+        words, left = np.empty((2, len(some)), np.int64)
+        WORDS_AT_BYTE.call(
+            texts.offsets, texts.data.address, texts.data.size, some, at, words, left
+        )
+        keys = np.stack([run, words, left])
+        sorted_ = sort_order(keys)
+        order[open_], keys = some[sorted_], keys[:, sorted_]
+        starts = np.ones(len(some), bool)
+        starts[1:] = (keys[:, 1:] != keys[:, :-1]).any(0)
+        shared = ~(starts & np.append(starts[1:], True))
+        open_, run = open_[shared], np.cumsum(starts)[shared]
+    some = order[open_].tolist()
+    held = [(number, texts.text(i), i) for number, i in zip(run.tolist(), some, strict=True)]
+    order[open_] = [i for _, _, i in sorted(held)]
+    return order
+
+
+def merged_ranks(between: PackedTexts, texts: PackedTexts) -> np.ndarray:
     """Return how many of `between`, ascending, are below each of `texts`, ascending, int64[n].
 
-    >>> _merged([b"b", b"d"], [b"a", b"c", b"d", b"e"]).tolist()
+    >>> known, new = PackedTexts.of([b"b", b"d"]), PackedTexts.of([b"a", b"c", b"d", b"e"])
+    >>> merged_ranks(known, new).tolist()
     [0, 1, 1, 2]
     """
-    below, waiting, ranks = 0, iter(between), np.zeros(len(texts), np.int64)
-    entry = next(waiting, None)
-    for place, text in enumerate(texts):
-        while entry is not None and entry < text:
-            below += 1
-            entry = next(waiting, None)
-        ranks[place] = below
+    ranks = np.empty(len(texts), np.int64)
+    MERGE_RANKS.call(
+        *(texts.offsets, texts.data.address, texts.data.size),
+        *(between.offsets, between.data.address, between.data.size),
+        ranks,
+    )
     return ranks
 
 

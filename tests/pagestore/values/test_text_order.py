@@ -4,8 +4,10 @@ they cost.
 
 import random
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import pagestore
 from pagestore.values import dictionary, dictionary_writer
@@ -14,10 +16,14 @@ from pagestore.values.text_order import (
     LABELS,
     ORDER,
     PLACES_KEPT,
+    PackedTexts,
     SortedOrder,
     StoredOrder,
     TextOrder,
+    merged_ranks,
+    ranked,
 )
+from tests.support.programs.amounts import times
 
 
 @pytest.fixture
@@ -49,7 +55,9 @@ def assert_right(order, texts):
         assert order.rank(text) == expected
         assert [*(order.keys(ids) < order.threshold(text))] == [other < text for other in texts]
     some = sorted({*texts[::3], *(text[:-1] for text in texts[::4]), b"zz"})
-    assert order.ranks(some).tolist() == [sum(other < text for other in texts) for text in some]
+    assert order.ranks(PackedTexts.of(some)).tolist() == [
+        sum(other < text for other in texts) for text in some
+    ]
 
 
 def test_an_order_is_that_of_a_sorted_list(store):
@@ -198,3 +206,29 @@ def test_a_search_takes_no_room_for_the_texts_between():
     for rank in (0, 1, 12345678901234567, (1 << 60) - 1):
         assert order.rank(rank.to_bytes(8, "big")) == rank
         assert order.rank(rank.to_bytes(8, "big") + b"x") == rank + 1
+
+
+@settings(max_examples=times(200))
+@given(
+    st.sets(
+        st.one_of(
+            st.binary(max_size=20),
+            st.lists(
+                st.sampled_from([b"a", b"\0", b"\xff", b"slyly ", b"12345678"]), max_size=12
+            ).map(b"".join),
+            st.integers(0, 3).map(lambda n: b"x" * 1500 + bytes(n)),
+        ),
+        max_size=60,
+    ),
+    st.randoms(),
+)
+def test_texts_are_ranked_as_python_does(texts, chance):
+    """Of those that differ after a few bytes, after many, and by trailing zeros."""
+    shuffled = sorted(texts)
+    chance.shuffle(shuffled)
+    packed = PackedTexts.of(shuffled)
+    order = ranked(packed)
+    assert [shuffled[i] for i in order.tolist()] == sorted(texts)
+    known = PackedTexts.of(sorted(shuffled[::2]))
+    below = [sum(other < text for other in shuffled[::2]) for text in sorted(texts)]
+    assert merged_ranks(known, packed.at(order)).tolist() == below
