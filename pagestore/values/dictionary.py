@@ -48,6 +48,7 @@ from pagestore.values.types import no_string, of_numbers
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)
 TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES, ORDER, LABELS, SYMBOLS)}
+NO_TABLES = np.zeros(0, np.int64)
 EMPTY = {number: Tree.empty(spec) for number, spec in TEXT_TREES.items()}
 LONG_MARK = 0xFFFF
 LONG_PARTS = 5  # records of a long text
@@ -183,6 +184,8 @@ class Dictionary:
     def _tables(self) -> np.ndarray:
         """Return the tables of symbols as kernels read them."""
         tree = self._tree(SYMBOLS)
+        if not tree.count:
+            return NO_TABLES
         if self._symbols is None or self._symbols[0] is not tree:
             self._symbols = tree, self._read_tables(tree)
         return self._symbols[1]

@@ -95,7 +95,7 @@ class DictionaryWriter(Dictionary):
         self.added_bytes = 0  # of new texts, also of those that were forgotten since
         self._cache = cache
         # tables of its own are not those of the file until it is committed
-        self._symbols = self._tree(SYMBOLS), super()._read_tables(self._tree(SYMBOLS))
+        self._symbols = self._tree(SYMBOLS), super()._tables()
         self._table: TextTable | None = None  # None also after a call that failed halfway
         self._first, self._labelled = next_id, self._tree(LABELS).count
         # else made before labels were kept

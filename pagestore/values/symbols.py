@@ -125,9 +125,9 @@ NO_SYMBOLS = SymbolTable.of(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
 
 
 def tables_in(pages: Pages, tree: Tree) -> np.ndarray:
-    """Return all tables as kernels read them, int64[512 * tables]. O(records)."""
-    if not tree.count:
-        return np.zeros(0, np.int64)
+    """Return all tables of a tree that has some, as kernels read them, int64[512 * tables].
+    O(records).
+    """
     numbers, codes, symbols, sizes = read(pages, tree)
     tables = np.zeros((int(numbers.max()), 2, SIZES), np.int64)
     tables[numbers - 1, 0, codes], tables[numbers - 1, 1, codes] = symbols, sizes
