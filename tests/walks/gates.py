@@ -207,6 +207,6 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
 
 ROOMS = {"ivm.wide": None, "ivm.terms.evaluator": None, "ivm.join.join": None}
 WALKS: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
-    "a query of SQL to its rows": ((70, 700, 5), (122, 1100, 5)),
+    "a query of SQL to its rows": ((70, 700, 5), (122, 1102, 5)),
     "the same query as a rule": ((60, 450, 3), (93, 620, 3)),
 }
