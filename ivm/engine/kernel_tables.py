@@ -261,28 +261,13 @@ class Tables:
         begin = len(copies)
         copies += keyed
         return (
-            firsts[state.name],
-            firsts[name],
-            groups[state.name],
-            groups[name],
-            fold.group,
-            begin,
-            len(copies),
-            bare,
-            fold.absent is not None,
-            fold.absent or 0,
-            kind,
-            column,
-            *rows,
-            state.falling,
-            share.numerator,
-            share.denominator,
+            firsts[state.name], firsts[name], groups[state.name], groups[name], fold.group,
+            begin, len(copies), bare, fold.absent is not None, fold.absent or 0, kind, column,
+            *rows, state.falling, share.numerator, share.denominator,
             fold.rows_max if fold.numbered else 0,
-            *(unit(digits) if digits is not None else (0, 0)),
-            fold.type == "float64",
-            fold.op in UPPER,
-            MORE if name in self._installed.cut else 0,
-        )
+            *(unit(digits) if digits is not None else (0, 0)), fold.type == "float64",
+            fold.op in UPPER, MORE if name in self._installed.cut else 0,
+        )  # fmt: skip
 
     def _add_plan(self, step: FollowPlan) -> None:
         """Add a plan that is probed or matched, or scans a relation."""
@@ -356,29 +341,12 @@ class Tables:
                 (len(self._tables["ranges"]), span.measured.predicate, scan_of(span))
             )
         result = word_range("int64" if digits is None else f"decimal({DIGITS_MAX},{digits})")
-        self._tables["ranges"].append(
-            (
-                tree_of(span.points),
-                tree_of(span.measured),
-                self._of.groups[name],
-                span.group,
-                *ends,
-                span.whole,
-                span.width,
-                span.kind == SEEK_LAST,
-                span.result,
-                len(copies),
-                len(copies) + len(span.keys),
-                by,
-                measured,
-                0,
-                0,
-                OF_PARTS.get(span.op, 0),
-                span.type == "float64",
-                *unit(digits or 0),
-                *result,
-            )
-        )
+        self._tables["ranges"].append((
+            tree_of(span.points), tree_of(span.measured), self._of.groups[name], span.group,
+            *ends, span.whole, span.width, span.kind == SEEK_LAST, span.result, len(copies),
+            len(copies) + len(span.keys), by, measured, 0, 0, OF_PARTS.get(span.op, 0),
+            span.type == "float64", *unit(digits or 0), *result, span.ties and len(span.lead),
+        ))  # fmt: skip
         copies += span.keys
 
 

@@ -223,7 +223,8 @@ class Range:
     point + high, in words.
 
     None is not a bound.  The variables `group` are in both atoms; `whole` says that the head's keys
-    identify rows of the body's first atom, else they are group and point.
+    identify rows of the body's first atom, else they are group and point.  With `ties`, pairs of
+    point and key, it takes the last before the points, or the first after them, in their order.
     """
 
     point: Var
@@ -232,6 +233,7 @@ class Range:
     low: int | None
     high: int | None
     whole: bool
+    ties: tuple[tuple[Var, Var], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,9 @@ def with_block(
     if rewrites.ranges and options.maintenance in (AUTO, ONCE):
         views = {n: len(p.keys) for n, p in program.over(known).items() if not p.extensional}
         keys = {n: layout.keys for n, layout in layouts.items()} | views
-        program = lift_ranges(program, keys, store.encode, store.distinct if once else None)
+        program = lift_ranges(
+            program, keys, store.encode, store.distinct if once else None, rewrites.ordered
+        )
     if rewrites.levels and not once:
         program = share_levels(program, rewrites.partial)
     if rewrites.lean:

@@ -116,10 +116,10 @@ class Block:
         texts = any(rule.definition.texts for rule in self.rules)
         ways = [plan.way for rule in self.rules for plan in rule.plans]
         scans = any(isinstance(way, Scan | Distinct | Columns) for way in ways)
-        ranges, part = any(rule.span for rule in self.rules), self.part
+        spans, part = [rule.span for rule in self.rules if rule.span], self.part
         return Rewrites(
-            ranges, levels, part.merged, texts, scans, part.lean, part.partial, part.sure,
-            part.factored, part.guarded,
+            bool(spans), levels, part.merged, texts, scans, part.lean, part.partial, part.sure,
+            part.factored, part.guarded, any(span.ties for span in spans),
         )  # fmt: skip
 
 
@@ -136,7 +136,8 @@ class Rewrites(NamedTuple):
     `partial` keeps a few values of each group for a min or max over one relation; `sure` gives
     helpers of keys that cannot fail no view of what fails; `factored` counts and sums the parts of
     a body that no variable connects on their own; `guarded` counts no groups of nulls only
-    for an aggregate whose rule excludes nulls itself.
+    for an aggregate whose rule excludes nulls itself; `ordered` seeks what is before or after a row
+    in the order of several columns.
     """
 
     ranges: bool = True
@@ -149,6 +150,7 @@ class Rewrites(NamedTuple):
     sure: bool = True
     factored: bool = True
     guarded: bool = True
+    ordered: bool = True
 
 
 ALL = Rewrites()

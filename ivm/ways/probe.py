@@ -245,19 +245,8 @@ def probes_of(plan: Plan, moved: tuple[int, ...] = ()) -> Probes:
         )
         at = np.cumsum([sum(map(len, pieces)), *map(len, sections)]).tolist()
         trie = probing.tries[t]
-        rows.append(
-            [
-                at[0],
-                at[1],
-                at[1],
-                at[2],
-                at[2],
-                *at[3:],
-                1 + trie.levels[-1],
-                branches,
-                int(trie.negated),
-            ]
-        )
+        ends = at[0], at[1], at[1], at[2], at[2], *at[3:]
+        rows.append([*ends, 1 + trie.levels[-1], branches, int(trie.negated)])
         pieces += sections
     table = np.array(rows, np.int64)
     return Probes(

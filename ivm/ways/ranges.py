@@ -96,6 +96,8 @@ class Results:
     def of(self, rows: np.ndarray) -> Found:
         """Return the results for records of points rows[C, n].  Raises SumOverflow, RangeError."""
         span, point = self._span, rows[self._span.group]
+        if span.ties:
+            return self._beside(rows[span.lead])
         low, low_beyond = shifted(point, span.low, WORD_MIN)
         high, high_beyond = shifted(point, span.high, WORD_MAX)
         which = np.flatnonzero(~((low_beyond > 0) | (high_beyond < 0) | (low > high)))
@@ -120,7 +122,7 @@ class Results:
         is_other = span.kind == COMPARED or (span.kind == FOLD and _scanned(span) not in SCANS)
         if is_other or ends.first.shape[1] < SEEKS_MIN:
             return None
-        lead = span.group + (span.kind != ADDED)
+        lead = span.group + (span.kind != ADDED and not span.ties)
         low, high = (tuple(end.tolist()) for end in (ends.first[:lead, 0], ends.last[:lead, -1]))
         columns, batches = (*span.lead, span.result, span.group), list[np.ndarray]()
         for batch in read_up_to(self._pages, self._tree, low, high, columns):
@@ -137,6 +139,14 @@ class Results:
         return {at: Held(part[:-1], part[-1]) for at, part in parts}
 
     # -- the first or the last record
+
+    def _beside(self, points: np.ndarray) -> Found:
+        """Find what is after each of some points, or before it, in the order of all their words."""
+        span, after = self._span, self._span.kind == SEEK_FIRST
+        if held := self._held(Ends(points, points)):
+            return held[0].beside(points, span.group, after)
+        there, records = _next_to(self._pages, self._tree, points, span.group, after)
+        return there, records[span.result]
 
     def _sought(self, ends: Ends) -> Found:
         span = self._span
@@ -293,6 +303,15 @@ class Held:
         self._lead, self._words = np.ascontiguousarray(lead), words
         self._upto = np.append(0, np.cumsum(words))
 
+    def beside(self, points: np.ndarray, group: int, after: bool) -> Found:
+        """Return the record after each of some points, or before it, in its group."""
+        at = np.empty(points.shape[1], np.int64)
+        COUNT_BEFORE.call(self._lead, np.ascontiguousarray(points), int(after), at)
+        at -= not after
+        there = (at >= 0) & (at < len(self._words))
+        at[~there] = 0
+        return there & (self._lead[:group, at] == points[:group]).all(axis=0), self._words[at]
+
     def found(self, ends: Ends, what: str) -> Found:
         """Return the first or last record of each range, or the sum, min or max of its records."""
         start, stop = np.empty((2, ends.first.shape[1]), np.int64)
@@ -308,6 +327,17 @@ class Held:
         else:
             words[there] = self._words[start if what == SEEK_FIRST else stop - 1]
         return there, words
+
+
+def _next_to(
+    pages: Pages, tree: Tree, points: np.ndarray, group: int, after: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the record after each of some points, or before it, and whether it is of its group."""
+    behind, at_end = behind_prefixes(points)
+    find, ends = (first_from, behind) if after else (last_before, points)
+    there, records = find(pages, tree, ends)
+    same = (records[:group] == points[:group]).all(axis=0)
+    return there & same & ~(at_end & after), records
 
 
 def extremes(words: np.ndarray, start: np.ndarray, stop: np.ndarray, fold: np.ufunc) -> np.ndarray:
@@ -503,6 +533,10 @@ def _moved_points(pages: Pages, span: Span, points: Tree, measured: Side) -> lis
     actions, rows = measured.delta
     if len(actions) > INTERVALS_MAX + points.count // SHARE:
         return [*read_batches(pages, points)]
+    if span.ties:
+        changed, after = distinct(rows[span.lead]), span.kind != SEEK_FIRST
+        there, records = _next_to(pages, points, changed, span.group, after)
+        return [records[:, there]]
     sides = [
         _touched(pages, span, tree, distinct(rows[span.lead][:, actions == action]))
         for action, tree in ((ERASE, measured.old), (INSERT, measured.new))
@@ -536,9 +570,7 @@ def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Inter
     keep = (low_beyond <= 0) & (high_beyond >= 0)
     if span.kind not in (FOLD, ADDED, COMPARED):
         first = span.kind == SEEK_FIRST
-        behind, at_end = (changed, False) if first else behind_prefixes(changed)
-        found, other = (last_before if first else first_from)(pages, tree, behind)
-        found = found & ~np.array(at_end) & (other[: span.group] == groups).all(axis=0)
+        found, other = _next_to(pages, tree, changed, span.group, not first)
         bound = span.low if first else span.high
         if bound is None:
             keep &= ~found

@@ -73,21 +73,9 @@ from pagestore.compiled import (
 # its heads, the terms that it computes, and its sensors; how many columns of a binding, or of a row
 # that it scans, are read; its conditions, of these columns
 (
-    PROBES,
-    PROBES_END,
-    INDICES,
-    INDICES_END,
-    SOURCES,
-    SOURCES_END,
-    HEADS,
-    HEADS_END,
-    TERMS,
-    TERMS_END,
-    SENSED,
-    SENSED_END,
-    COLUMNS,
-    CONDITIONS,
-) = range(14)
+    PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, TERMS,
+    TERMS_END, SENSED, SENSED_END, COLUMNS, CONDITIONS,
+) = range(14)  # fmt: skip
 # columns of `sources`: a tree, and of how many words of its keys a branch is; 0 for a whole key
 TREE, DEPTH = range(2)
 # columns of `heads`: its group, what a binding does there, which columns of it are copied, how a

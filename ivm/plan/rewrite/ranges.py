@@ -21,6 +21,11 @@ more:
     pairs$range0[x] = n <- agg<<n = count()>> a(x), a(z), z > x.
     pairs[] = n <- agg<<n = sum(m)>> a(x), pairs$range0[x] = m.
 
+What comes before a row, or after it, in the order of several columns is such a range, too, of which
+the last or the first record is sought.  Points and measured records are then of one relation:
+
+    near[k] = l <- agg<<l = argmax(m, b, m)>> r[k] = (p, a), r[m] = (p, b), if[b = a, m < k, b < a] = true.
+
 The evaluation form of a range aggregate: the indices of points and of measured records, and the
 words it uses.
 
@@ -32,7 +37,7 @@ measured   peak$folds0     group and key are the first words; a range goes from 
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import NamedTuple
 
@@ -43,6 +48,7 @@ from ivm.lang.ir import (
     MIRRORED,
     Aggregate,
     Atom,
+    Call,
     Compare,
     Const,
     Disjunct,
@@ -50,6 +56,7 @@ from ivm.lang.ir import (
     Predicate,
     Range,
     Rule,
+    Term,
     Type,
     Var,
     variables,
@@ -64,6 +71,7 @@ from ivm.terms.encoder import Encode
 from ivm.terms.evaluator import may_fail
 from pagestore.host import KEYS_MAX, is_operator, is_semilattice
 
+TRUE = Const(True, "bool")
 Keys = Mapping[str, int]  # how many of a predicate's first columns identify its rows
 FEW_POINTS = 64  # if measured rows exceed points by this factor, a query uses a join
 # how results of an operation are combined
@@ -85,12 +93,18 @@ class Parts(NamedTuple):
     group: tuple[Var, ...]
     low: int | None
     high: int | None
+    ties: tuple[tuple[Var, Var], ...] = ()
 
 
 def lift_ranges(
-    program: Program, keys: Keys, encode: Encode, distinct: Distinct | None = None
+    program: Program,
+    keys: Keys,
+    encode: Encode,
+    distinct: Distinct | None = None,
+    ordered: bool = True,
 ) -> Program:
-    """Replace aggregates over ranges by helpers and rules that are evaluated by ranges.
+    """Replace aggregates over ranges by helpers and rules that are evaluated by ranges, also over
+    rows in the order of several columns if `ordered`.
 
     Recursive views are not changed. For a query, `distinct` decides whether the number of points is
     worth the helpers.
@@ -98,7 +112,8 @@ def lift_ranges(
     recursive, predicates = recursive_names(program.rules), dict(program.predicates)
     rules = list[Rule]()
     for rule in program.rules:
-        rules += _lifted(rule, _Rewriting(rule, predicates, keys, distinct), encode, recursive)
+        rewriting = _Rewriting(rule, predicates, keys, distinct, ordered)
+        rules += _lifted(rule, rewriting, encode, recursive)
     return replace(program, predicates=predicates, rules=tuple(rules))
 
 
@@ -121,18 +136,20 @@ def _lifted(
         yield replace(rule, heads=heads, aggregates=aggregates)
 
 
+@dataclass
 class _Rewriting:
     """Rewrites the aggregates of one rule; helpers of the same body are shared."""
 
-    def __init__(
-        self, rule: Rule, predicates: dict[str, Predicate], keys: Keys, distinct: Distinct | None
-    ) -> None:
-        self._rule, self._predicates, self._keys, self._distinct = rule, predicates, keys, distinct
-        self._known: dict[object, Atom] = {}
+    _rule: Rule
+    _predicates: dict[str, Predicate]
+    _keys: Keys
+    _distinct: Distinct | None
+    _ordered: bool
+    _known: dict[object, Atom] = field(default_factory=dict)
 
     def ranged(self, head: Atom, aggregate: Aggregate, encode: Encode) -> list[Rule]:
         """Return the rules for one aggregate; none if it is not over a range."""
-        parts = self._parts(head, aggregate, encode)
+        parts = self._parts(head, aggregate, encode) or self._in_order(head, aggregate)
         if parts is None:
             return []
         if (
@@ -192,6 +209,40 @@ class _Rewriting:
                 and self._is_kept(aggregate, parts)
             ):
                 return parts
+        return None
+
+    def _in_order(self, head: Atom, aggregate: Aggregate) -> Parts | None:
+        """Return the parts of a body of two atoms of one relation, of which one is before the other
+        in the order of several columns that tell rows apart, if the aggregate takes the nearest;
+        else None.
+        """
+        body, (taken, *by) = self._rule.body[0], aggregate.arguments or (aggregate.result,)
+        atoms, core = [x for x in body if isinstance(x, Atom)], {*by, taken}
+        sign = "<" if aggregate.op in LAST else ">"
+        if not self._ordered or len(atoms) != 2 or len(body) != 3 or len(aggregate.arguments) < 3:
+            return None
+        for points, measured in permutations(atoms):
+            pairs = zip(measured.terms, points.terms, strict=False)
+            other = {a: b for a, b in pairs if isinstance(a, Var) and isinstance(b, Var)}
+            ends = [(other[key], key) for key in by if key in other]
+            group = tuple(v for v in variables(points) if other.get(v) == v)
+            test = Compare("=", _beyond(ends, sign), TRUE)
+            if (
+                test in body
+                and aggregate.op in (*FIRST, *LAST)
+                and points.predicate == measured.predicate
+                and {*variables(*head.args)} <= {*variables(points)}
+                and core <= other.keys() - {*group}
+                and all(len({*variables(x)}) == len(x.terms) for x in atoms)
+                and {*variables(points)} & {*variables(measured)} == {*group}
+                and not any(has_ids(self._rule.types[key.name]) for _, key in ends)
+                and len(group) + len(ends) < KEYS_MAX // 2
+                and self._tells_apart((points,), {*group, *(point for point, _ in ends)})
+            ):
+                (point, key), *ties = ends
+                return Parts(
+                    (points,), (measured,), (test,), point, key, group, None, None, (*ties,)
+                )
         return None
 
     def _link(self, literal: Literal, encode: Encode) -> Linear | None:
@@ -254,6 +305,11 @@ class _Rewriting:
         """Return the helpers, then the rule that is evaluated by ranges."""
         helpers: list[Rule] = []
         core = (*parts.group, parts.point)
+        if parts.ties:
+            span = Range(parts.point, parts.key, parts.group, None, None, True, parts.ties)
+            ordered = ((*parts.points, *parts.measured, *parts.links),)
+            one = replace(self._rule, heads=(head,), aggregates=(aggregate,), body=ordered)
+            return [replace(one, range=span)]
         told = tuple(v for v in variables(*head.args) if v not in core) if whole else ()
         points = self._part(parts.points, (*core, *told), "points", helpers, len(core))
         types = {
@@ -448,6 +504,15 @@ def _order_within(aggregate: Aggregate, parts: Parts) -> tuple[Var, ...]:
     )
 
 
+def _beyond(ends: Sequence[tuple[Var, Var]], sign: str) -> Term:
+    """Return the condition that values are beyond others, the last of those that are equal first."""
+    beyond: Term = TRUE
+    for place, (point, key) in enumerate(reversed(ends)):
+        less, equal = Call(sign, (key, point)), Call("=", (key, point))
+        beyond = Call("if", (equal, beyond, less)) if place else less
+    return beyond
+
+
 def _sides(atoms: list[Atom], points: set[Var], key: Var) -> list[list[Literal]] | None:
     """Divide the atoms into those of points and measured ones; None if some belong to both."""
     measured = [x for x in atoms if key in variables(x)]
@@ -495,7 +560,8 @@ class Span(NamedTuple):
     `op` aggregates.
 
     Kinds: the first or last record of the range, a fold of its records, a fold of the parts of each
-    place (ADDED), or a comparison of its texts (COMPARED).
+    place (ADDED), or a comparison of its texts (COMPARED). With `ties` the range is what comes after
+    a point, or before it, in the order of so many words behind the first of its key.
     """
 
     points: Index
@@ -511,6 +577,7 @@ class Span(NamedTuple):
     op: str
     type: Type
     scan: str = ""
+    ties: int = 0
 
     @property
     def indices(self) -> tuple[Index, Index]:
@@ -519,8 +586,9 @@ class Span(NamedTuple):
 
     @property
     def lead(self) -> list[int]:
-        """The positions of group and key in a measured record."""
-        return [*range(self.group), self.group + (self.kind == ADDED)]
+        """The positions of group and key, with its ties, in a measured record."""
+        key = self.group + (self.kind == ADDED)
+        return [*range(self.group), *range(key, key + 1 + self.ties)]
 
 
 def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
@@ -533,17 +601,18 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     argument = aggregate.argument
     assert argument
     type_, scan = rule.types[argument.name], f"{FOLDED_BY.get(aggregate.op, aggregate.op)}:folded$"
-    kind, lead = FOLD, (*span.group, span.key)
-    if aggregate.arguments[-1] == span.key and aggregate.op in (*FIRST, *LAST):
+    core = (*span.group, span.point, *(point for point, _ in span.ties))
+    kind, lead = FOLD, (*span.group, span.key, *(key for _, key in span.ties))
+    if aggregate.arguments[-1] == lead[-1] and aggregate.op in (*FIRST, *LAST):
         kind, scan = SEEK_FIRST if aggregate.op in FIRST else SEEK_LAST, ""
     elif aggregate.op in PARTED_BY:
         kind, scan, lead = ADDED, "sum:folded$", variables(*measured.args)
     elif has_ids(type_):
         kind, scan = COMPARED, "count"
     if aggregate.by and not {*measured.terms[: stored[measured.predicate][0]]} <= {*lead}:
-        lead = (*lead, argument)
+        lead = (*dict.fromkeys((*lead, argument)),)
     shown = variables(*rule.heads[0].args)
-    of_points = _index(points, (*span.group, span.point), shown, *stored[points.predicate])
+    of_points = _index(points, core, shown, *stored[points.predicate])
     of_measured = _index(measured, lead, (argument,), *stored[measured.predicate])
     places = _columns(of_points, *stored[points.predicate])
     keys = tuple(places.index(points.terms.index(v)) for v in shown)
@@ -552,7 +621,7 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     )
     return Span(
         of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys,
-        kind, result, aggregate.op, type_, scan,
+        kind, result, aggregate.op, type_, scan, len(span.ties),
     )  # fmt: skip
 
 

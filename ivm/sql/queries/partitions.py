@@ -1,19 +1,17 @@
 """Rows of a partition of window functions: their numbers, rows at a place, and those beside each.
 
-The row before or after each, which lag and lead read, is found by seeks:
+The row before or after each, which lag and lead read, is found by a seek, in the order of several
+columns (plan/rewrite/ranges.py):
 
-    rows(p, a, b, v)     near2[p, a, b] = max(c) <- rows(p, a, b, _), rows(p, a, c, _), c < b.
-                         near1[p, a] = max(c) <- rows(p, a, _, _), rows(p, c, _, _), c < a.
-                         last2[p, a] = max(b) <- rows(p, a, b, _).
+    near[k] = argmax(l, b, l) <- rows[k] = (p, a), rows[l] = (p, b), if[b = a, l < k, b < a].
 
-Of rows in the order of a and b, the one before is (p, a, near2), or where near2 has none, (p, near1,
-last2).  An edit changes what its neighbours read, and costs a seek for each.  The row that is a few
-steps away is the neighbour of a neighbour, so that a frame of a few rows is a join.
+An edit changes what its neighbours read, and costs a seek for each.  The row that is a few steps
+away is the neighbour of a neighbour, so that a frame of a few rows is a join.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -26,7 +24,7 @@ from ivm.sql.queries.row_numbers import MOST, Key, numbered, ordered_terms, orde
 from ivm.sql.queries.scope import inner_query, text_of
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Builder, Column, Table, column_of, outer_value
-from ivm.sql.terms import Atom, Call, Lit, Literal, Not, Term, Typed, Var, variables
+from ivm.sql.terms import Atom, Call, Lit, Literal, Term, Typed, Var, variables
 from ivm.sql.types import BIGINT, DATE, INTEGER, TIMESTAMP, SqlType
 from pagestore.host import KEYS_MAX
 
@@ -131,7 +129,7 @@ Pair = tuple[Sequence[Typed], Sequence[Typed], Body]
 
 class Neighbours:
     """Finds the neighbours of rows, whose columns are those of their group, those that they are in
-    order by, which tell them apart.
+    order by, and others.
     """
 
     def __init__(
@@ -142,6 +140,7 @@ class Neighbours:
         """
         self.builder, self.rows, self._levels, self._told = builder, rows, levels, told
         self._op, self._sign = ("min", ">") if upward else ("max", "<")
+        self._moved = [place for place in told if place in levels]
 
     def own(self, row: Sequence[Typed]) -> list[Typed]:
         """Return the columns that tell a row apart."""
@@ -151,25 +150,22 @@ class Neighbours:
         """Return the columns that tell the other row of a pair apart."""
         moved = iter(pair[len(self._told) :])
         places = zip(self._told, pair, strict=False)
-        return [next(moved) if place in self._levels else value for place, value in places]
-
-    @cached_property
-    def _near(self) -> dict[int, Table]:
-        return {level: self._nearest(level) for level in self._levels}
-
-    @cached_property
-    def _ends(self) -> dict[int, Table]:
-        return {level: self._end(level) for level in self._levels[1:]}
+        return [next(moved) if place in self._moved else value for place, value in places]
 
     @cached_property
     def _next(self) -> Table:
-        rows = ((self.own(row), self.own(there), body) for row, there, body in self._rows_found())
-        return self.pairs(rows, True)
+        near, body = [*map(self._near, self._moved)], Body()
+        if len(near) == 1 and (self.rows.parts or len(self._told) == len(self.rows.columns)):
+            return near[0]
+        row = self.builder.scan(self.rows, body)
+        own, key = self.own(row), self._key(row)
+        moved = [self.builder.scan(table, body, key)[-1] for table in near]
+        return self.pairs([(own, self.there([*own, *moved]), body)], True)
 
     def pairs(self, bodies: Iterable[Pair], is_function: bool) -> Table:
         """Make a relation of the pairs that some bodies find: a function if each row is in one."""
         name, columns = self.builder.helper(), [self.rows.columns[n] for n in self._told]
-        moved = [n for n, place in enumerate(self._told) if place in self._levels]
+        moved = [n for n, place in enumerate(self._told) if place in self._moved]
         is_function = is_function and len(moved) == 1
         for row, there, body in bodies:
             key, other = tuple(v.term for v in row), tuple(there[n].term for n in moved)
@@ -195,46 +191,43 @@ class Neighbours:
             pair = self.builder.scan(self._next, body, self.there(pair))
         return first[: len(self._told)], self.there(pair), body
 
-    def outermost(self) -> tuple[list[Typed], Body]:
-        """Return the columns of each group's first row from outside, and the body that finds it."""
-        body, first = Body(), self._levels.start
-        given = self.builder.scan(self._end(first), body)
-        for level in self._levels[1:]:
-            given.append(self.builder.scan(self._ends[level], body, given)[-1])
-        return given, body
+    def outermost(self) -> tuple[list[Typed], list[Typed], Body]:
+        """Return the columns of groups, what tells the first row of each from outside apart, and the
+        body that finds it.
+        """
+        body, own = Body(), dict[int, Typed]()
+        group: list[Typed] = []
+        for place in self._moved:
+            rows = Body()
+            row = self.builder.scan(self.rows, rows)
+            table = self._extreme(rows, row[: self._levels.start], row, place)
+            *group, own[place] = self.builder.scan(table, body, group)
+        return group, [own.get(place) or group[place] for place in self._told], body
 
-    def _rows_found(self) -> Iterator[Pair]:
-        """Yield the columns of rows, those of the neighbour, and the body that finds it."""
-        for level in self._levels:
-            body = Body()
-            row = self.builder.scan(self.rows, body)
-            body.literals += self._none(row, level + 1)
-            given = [*row[:level], self.builder.scan(self._near[level], body, row[: level + 1])[-1]]
-            for end in self._levels[level + 1 - self._levels.start :]:
-                given.append(self.builder.scan(self._ends[end], body, given)[-1])
-            yield row[: self._levels.stop], given, body
-
-    def _none(self, row: Sequence[Typed], first: int) -> list[Not]:
-        lacking = []
-        for level in self._levels[first - self._levels.start :]:
-            near = Body()
-            self.builder.scan(self._near[level], near, row[: level + 1])
-            lacking.append(Not(tuple(near.literals)))
-        return lacking
-
-    def _nearest(self, level: int) -> Table:
-        """Return a function from the columns up to a level to the nearest other value of the last."""
+    def _near(self, place: int) -> Table:
+        """Return a function from what tells a row apart to a column of its neighbour."""
         body = Body()
         row = self.builder.scan(self.rows, body)
-        other = self.builder.scan(self.rows, body, row[:level])[level]
-        self.builder.test(body, Call(self._sign, (other.term, row[level].term)))
-        return self.builder.function(body, row[: level + 1], other, self._op, (other.term,))
+        other = self.builder.scan(self.rows, body, row[: self._levels.start])
+        pairs = [(other[n].term, row[n].term) for n in self._levels]
+        beyond = Call(self._sign, pairs[-1])
+        for pair in reversed(pairs[:-1]):
+            beyond = Call("if", (Call("=", pair), beyond, Call(self._sign, pair)))
+        self.builder.test(body, beyond)
+        return self._extreme(body, self._key(row), other, place)
 
-    def _end(self, level: int) -> Table:
-        """Return a function from the columns before a level to the first value from outside."""
-        body = Body()
-        row = self.builder.scan(self.rows, body)
-        return self.builder.function(body, row[:level], row[level], self._op, (row[level].term,))
+    def _key(self, row: Sequence[Typed]) -> list[Typed]:
+        """Return the columns by which rules know a row: all columns of a helper view."""
+        return self.own(row) if self.rows.parts else [*row]
+
+    def _extreme(
+        self, body: Body, keys: Sequence[Typed], row: Sequence[Typed], place: int
+    ) -> Table:
+        """Return a function from keys to a column of the row that is nearest to the rows before."""
+        order, value = [row[n].term for n in self._levels], row[place]
+        if order == [value.term]:
+            return self.builder.function(body, keys, value, self._op, (value.term,))
+        return self.builder.function(body, keys, value, f"arg{self._op}", (value.term, *order))
 
 
 class Partition:
@@ -359,17 +352,16 @@ class Partition:
         near, body = self.near[back], Body()
         far, values = near.far(steps), self._values(self.body, [value])
         pair = self.builder.scan(far, body)
-        moved = self.builder.scan(values, body, near.there(pair))
-        table = self.builder.function(body, pair[: len(self._own)], moved[-1])
+        moved = self.builder.scan(values, body, near.there(pair))[len(self._own)]
+        table = self.builder.function(body, pair[: len(self._own)], moved)
         return self._or_empty(table, self._own, default, far)
 
     def _outermost(self, value: Typed, last: bool) -> Typed:
         """Return the value of the first or the last row of the partition."""
-        near, groups = self.near[last], self.groups
-        there, body = near.outermost()
-        row = self.builder.scan(self._values(self.body, [value]), body, near.own(there))
-        table = self.builder.function(body, there[: len(groups)], row[-1])
-        return self.builder.scan(table, self.body, groups)[-1]
+        group, own, body = self.near[last].outermost()
+        row = self.builder.scan(self._values(self.body, [value]), body, own)
+        table = self.builder.function(body, group, row[len(own)])
+        return self.builder.scan(table, self.body, self.groups)[-1]
 
     def _read(
         self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()
@@ -390,6 +382,24 @@ class Partition:
         moved = builder.scan(table, there, [*keys[:-1], place])[-1]
         return self._or_empty(builder.function(there, keys, moved), row, default)
 
+    def _at_number(self, value: Typed, number: int, last: Typed | None) -> Typed:
+        """Return the value of the row with a number in the partition, if that is not after the
+        `last` one of the frame.
+        """
+        rows, builder, most = self.body.copy(), self.builder, max(number, 1)
+        table = numbered(builder, self.body, self.by, self.keys, self.identity, most)
+        place = builder.scan(table, rows, [*self.around, *self.identity])[-1]
+        builder.test(rows, Call("=", (place.term, Lit(number, "int64"))))
+        null = Typed(Lit(None, value.type.store), value.type, True)
+        keys = self.groups or [builder.define(rows, Typed(Lit(0, "int64"), INTEGER, False))]
+        found = builder.function(rows, keys, value)
+        keys = self.groups or [builder.define(self.body, Typed(Lit(0, "int64"), INTEGER, False))]
+        there = self._or_empty(found, keys, null)
+        if last is None:
+            return there
+        inside = Call("<=", (Lit(number, "int64"), last.term))
+        return Typed(Call("if", (inside, there.term, null.term)), value.type, True)
+
     def _sought_key(self) -> Typed | None:
         """Return the one key of the order, if ranges of it can be sought and none is null."""
         if len(self.keys) != 1:
@@ -399,7 +409,11 @@ class Partition:
         return None if nullable or not is_sought(value.type) else value
 
     def _relation(self, body: Body, values: Sequence[Typed], key: int) -> Table:
-        """Return a helper view of variables of a body; the first `key` tell its rows apart."""
+        """Return a table that begins with variables of a body, of which the first `key` tell its
+        rows apart: the body's only one, or a helper view.
+        """
+        if table := _rearranged(self.builder, body, values, key):
+            return table
         body = body.copy()
         values = [own(self.builder, body, v) for v in values]
         if len(values) > KEYS_MAX:
@@ -419,3 +433,21 @@ class Partition:
         """Return the value of a function of some keys of the body, `empty` where it has none."""
         completed = self.builder.completed(table, self.body, keys, empty, lacking)
         return self.builder.scan(completed, self.body, [*keys])[-1]
+
+
+def _rearranged(builder: Builder, body: Body, values: Sequence[Typed], key: int) -> Table | None:
+    """Return the only table of a body with some columns first, of which the first `key` tell rows
+    apart; None if it has no such table, or these leave rows or their keys out.
+    """
+    if len(body.scans) != 1 or len(body.literals) != 1 or body.weights or body.outer:
+        return None
+    ((table, row),), wanted = body.scans, [builder.resolve(value.term) for value in values]
+    terms = [builder.resolve(value.term) for value in row]
+    held, keys = {t for t in terms if isinstance(t, Var)}, {terms[place] for place in table.key}
+    whole = len(held) == len(terms) and not builder.names_of(body.required)
+    if not whole or table.parts or not keys <= {*wanted} <= held or len({*wanted}) < len(values):
+        return None
+    order = [*map(terms.index, wanted), *(n for n, t in enumerate(terms) if t not in wanted)]
+    places = tuple(map(order.index, range(len(order))))
+    columns = tuple(table.columns[place] for place in order)
+    return Table(table.name, columns, (*range(key),), parts=((table, places),))

@@ -225,7 +225,6 @@ class _Functions(Partition):
         if is_end and self.near:
             return self._outermost(value, last)
         low, high = self._whole_frame(function, node)
-        null = Typed(Lit(None, value.type.store), value.type, True)
         first = FIRST if low is None else Call("greatest", (low.term, FIRST))
         place = _number(first)
         if last:
@@ -233,11 +232,13 @@ class _Functions(Partition):
             place = _number(count if high is None else Call("least", (high.term, count)))
         elif isinstance(function, exp.NthValue):
             n = self.select.evaluate(function.args["offset"])
+            if low is None and isinstance(n.term, Lit) and isinstance(n.term.value, int):
+                return self._at_number(value, n.term.value, high)
             place = Typed(Call("+", (first, Call("-", (n.term, FIRST)))), BIGINT, n.nullable)
         place = self.builder.define(self.body, place)
         ends = [Test(Call("<=", (place.term, high.term)))] if high is not None else []
         ends += [Test(Call(">=", (place.term, first)))] if low is not None else []
-        return self._read(value, place, null, ends)
+        return self._read(value, place, Typed(Lit(None, value.type.store), value.type, True), ends)
 
     def _whole_frame(
         self, function: exp.Expr, node: exp.Window
@@ -489,11 +490,11 @@ class _Functions(Partition):
         source, inputs = self._source(agg, {text_of(NUMBER): apart[0]} if numbered else {})
         told, row = len(groups) + len(apart), [*groups, *apart, *more.values(), *inputs.values()]
         rows, frame, own = self._relation(source, row, told), Body(), [*groups, *points]
-        point = builder.scan(self._relation(self.body, own, len(own)), frame)
-        number, *row = builder.scan(rows, frame, point[: len(groups)])[told - 1 :]
-        known = {"n": number, **dict(zip(more, row, strict=False))}
+        point = builder.scan(self._relation(self.body, own, len(own)), frame)[: len(own)]
+        number, *values = builder.scan(rows, frame, point[: len(groups)])[told - 1 : len(row)]
+        known = {"n": number, **dict(zip(more, values, strict=False))}
         frame.literals += [Test(term) for term in test(point[len(groups) :], known)]
-        replaced = dict(zip(inputs, row[len(more) :], strict=True))
+        replaced = dict(zip(inputs, values[len(more) :], strict=True))
         return self._of_frame(agg, frame, point, replaced, own, holds_own)
 
     def _beside_each(self, agg: Wanted, offsets: range) -> Typed:
@@ -503,7 +504,7 @@ class _Functions(Partition):
         pair = self.builder.scan(near.pairs(pairs, len(offsets) == 1), frame)
         key, values = pair[: len(self._own)], self._values(source, [*inputs.values()])
         row = self.builder.scan(values, frame, near.there(pair))[len(key) :]
-        replaced = dict(zip(inputs, row, strict=True))
+        replaced = dict(zip(inputs, row, strict=False))
         return self._of_frame(agg, frame, key, replaced, self._own, 0 in offsets)
 
     def _source(self, agg: Wanted, given: dict[str, Typed]) -> tuple[Body, dict[str, Typed]]:

@@ -65,21 +65,8 @@ def _typed(column: Column, told: Told) -> Row:
     fraction = 6 if type_.name in ("TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE") else None
     base = 10 if type_.is_decimal else 2 if bits else None
     null = "YES" if column.nullable else "NO"
-    return (
-        null,
-        name,
-        None,
-        None,
-        digits,
-        base,
-        scale,
-        fraction,
-        shown.name,
-        "pg_catalog",
-        "NO",
-        "NEVER",
-        "YES",
-    )
+    number, kind = (digits, base, scale, fraction), (shown.name, "pg_catalog")
+    return null, name, None, None, *number, *kind, "NO", "NEVER", "YES"
 
 
 def _views(told: Told) -> list[Row]:

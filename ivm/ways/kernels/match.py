@@ -54,18 +54,9 @@ OPERATIONS_MAX = 1 << 13
 # SPANS_OF has the sensor whose surgeries they are, or -1 - depth if they are regions themselves;
 # ATOM_TREES has the number of each atom's tree
 (
-    ATOMS,
-    SPANS,
-    READING,
-    RECORDING,
-    READING_STATE,
-    RECORDING_STATE,
-    ATOM_TREES,
-    SPANS_OF,
-    SENSED,
-    PLACES,
-    HEADER,
-) = range(11)
+    ATOMS, SPANS, READING, RECORDING, READING_STATE, RECORDING_STATE, ATOM_TREES, SPANS_OF,
+    SENSED, PLACES, HEADER,
+) = range(11)  # fmt: skip
 # words of a sensor: how many columns its index has, how many of them are before the interval, its
 # level, and where its PLACES begin: the columns of the index that hold the variables of earlier
 # levels, then the two of the interval

@@ -41,6 +41,7 @@ from pagestore.compiled import (
     Pages,
     Queues,
     Table,
+    TreeRef,
     Words,
     before,
     field,
@@ -57,34 +58,13 @@ from pagestore.compiled import (
 # open; whether rows of points are told apart by more than group and point, how many of their words
 # are visible, whether the last record is the result, which word of it, and which words of points
 # are the view's keys; whether the records are folded or their parts are added, the group and the
-# fold of the measured tree; to what sums are rounded, and between which words
+# fold of the measured tree; to what sums are rounded, and between which words; and how many words
+# have the order in which the record beside a point is sought, 0 if it is that of one
 (
-    POINTS,
-    MEASURED,
-    VIEW,
-    GROUP,
-    LOW,
-    LOW_OPEN,
-    HIGH,
-    HIGH_OPEN,
-    WHOLE,
-    WIDTH,
-    LAST,
-    RESULT,
-    KEYED,
-    KEYED_END,
-    BY,
-    QUEUE,
-    FIRST_FOLD,
-    END_FOLD,
-    KIND,
-    FLOATS,
-    UNIT_LOW,
-    UNIT_HIGH,
-    LEAST,
-    GREATEST,
-    RANGE,
-) = range(25)
+    POINTS, MEASURED, VIEW, GROUP, LOW, LOW_OPEN, HIGH, HIGH_OPEN, WHOLE, WIDTH, LAST, RESULT,
+    KEYED, KEYED_END, BY, QUEUE, FIRST_FOLD, END_FOLD, KIND, FLOATS, UNIT_LOW, UNIT_HIGH, LEAST,
+    GREATEST, ORDERED, RANGE,
+) = range(26)  # fmt: skip
 SOUGHT, FOLDED, ADDED = range(3)
 MOVED_MAX = 256  # points computed for one change of many; with more, all changes are left to Python
 
@@ -169,6 +149,10 @@ def compute_points(ranged: Ranged, room: RangeRoom, begin: int):
     t = ranged.span[MEASURED]
     actions, rows = queues.deltas[t, 0], queues.deltas[t, 1:]
     for i in range(queues.tallies[t, CHANGES]):
+        if ranged.span[ORDERED]:
+            if not compute_beside(ranged, room, rows, i, begin):
+                return False
+            continue
         tree = ranged.queues.trees[t] if actions[i] == INSERT else ranged.before[t]
         low, high = touched(ranged, room, rows, i, tree)
         if low <= high and not compute_between(ranged, room, rows, i, low, high, begin):
@@ -204,6 +188,38 @@ def compute_between(
         if slot + 1 == cursors[LEAF_ENTRIES]:
             found = next_leaf(points, cursors, 0)
     return found == 0
+
+
+@kernel
+def compute_beside(ranged: Ranged, room: RangeRoom, rows: Table, i: int, begin: int):
+    """Compute the point beside row i, for which that is nearest; return whether it fits."""
+    span, group = ranged.span, ranged.span[GROUP]
+    tree = tree_at(ranged.pages, ranged.queues.trees[span[POINTS]], 0)
+    for c in range(span[ORDERED]):
+        room.sought[c] = rows[c, i]
+    page, slot = beside(tree, room, span[ORDERED], not span[LAST])
+    if page <= 0:
+        return page == 0
+    for c in range(group):
+        if field(tree.pages.words, page, c, slot) != rows[c, i]:
+            return True
+    for c in range(span[WIDTH]):
+        room.point[c] = field(tree.pages.words, page, c, slot)
+    return compute(ranged, room, begin)
+
+
+@kernel
+def beside(tree: TreeRef, room: RangeRoom, m: int, is_before: int):
+    """Return the page and slot of the last record before room.sought[:m], or of the first after
+    it; the page is 0 if there is none, BROKEN if one is corrupt.
+    """
+    if is_before:
+        return before(tree, room.sought, m)
+    m = step_beyond(room.sought, m)
+    status = seek(tree, room.sought, m, room.cursors, CURSOR_WORDS) if m else 0
+    if status <= 0:
+        return status, 0
+    return room.cursors[CURSOR_WORDS + LEAF_PAGE], room.cursors[CURSOR_WORDS + LEAF_SLOT]
 
 
 @kernel
@@ -277,7 +293,11 @@ def result(ranged: Ranged, room: RangeRoom):
         return found, room.folds.out[0, 0] if found > 0 else 0
     if span[BY] == ADDED:
         return sum_of_parts(ranged, room, low, high)
-    if span[LAST]:
+    if span[ORDERED]:
+        for c in range(group, span[ORDERED]):
+            sought[c] = point[c]
+        page, slot = beside(tree, room, span[ORDERED], span[LAST])
+    elif span[LAST]:
         sought[group] = high
         page, slot = before(tree, sought, step_beyond(sought, group + 1))
     else:

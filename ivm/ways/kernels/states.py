@@ -57,31 +57,10 @@ from pagestore.compiled import (
 # complemented; constants: a share, the most rows, what a word is divided by, whether it is a float;
 # which support a mark has, 0 if the state has no marks
 (
-    STATE,
-    VIEW_TREE,
-    QUEUE,
-    VIEW,
-    GROUP,
-    KEYED,
-    KEYED_END,
-    BARE,
-    HAS_ABSENT,
-    ABSENT,
-    KIND,
-    COLUMN,
-    FIRST_FOLD,
-    END_FOLD,
-    COMPLEMENTED,
-    ABOVE,
-    BELOW,
-    ROWS_MAX,
-    UNIT_LOW,
-    UNIT_HIGH,
-    FLOATS,
-    UPPER,
-    MARK,
-    FOLD,
-) = range(24)
+    STATE, VIEW_TREE, QUEUE, VIEW, GROUP, KEYED, KEYED_END, BARE, HAS_ABSENT, ABSENT, KIND,
+    COLUMN, FIRST_FOLD, END_FOLD, COMPLEMENTED, ABOVE, BELOW, ROWS_MAX, UNIT_LOW, UNIT_HIGH,
+    FLOATS, UPPER, MARK, FOLD,
+) = range(24)  # fmt: skip
 # what is computed: a column of the first or the last record, a word of a fold; by rank: a record,
 # the mean of two, what is between two, the first or last few; from PARTS on, a result of parts
 # (numbers.py)

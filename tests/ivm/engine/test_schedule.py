@@ -165,6 +165,10 @@ RANGES = {  # rules of ranges, of which the first or the last record is wanted
     "of those with a value": "v[x] = n <- agg<<n = max(z)>> cost[x] = t, cost[z] = t, z < x.",
     "a view above": "v[x] = n <- agg<<n = min(y)>> mark(x), mark(y), y > x. w(n) <- v[x] = n, "
     "edge(x, n).",
+    "the one before in two columns": "v[x, y] = n <- agg<<n = argmax(z, w, z)>> edge(x, y), "
+    "edge(w, z), if[w = x, z < y, w < x] = true.",
+    "the next by value and key": "v[x] = n <- agg<<n = argmin(y, u, y)>> cost[x] = t, cost[y] = u, "
+    "if[u = t, y > x, u > t] = true.",
 }
 WINDOWS = {  # of which the records are folded, or their parts added
     "the sum of a window": "v[x] = n <- agg<<n = sum(t)>> mark(x), cost[y] = t, y > x - 4, y <= x.",

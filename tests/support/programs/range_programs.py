@@ -31,7 +31,8 @@ def range_cases(
 ) -> tuple[str, list[list[Edit]]]:
     """A program and transactions over all that is stored: a larger load, then small changes."""
     folded = partial(_aggregate, operations=[op for op in OPERATIONS if sums or op != "sum({})"])
-    views = [draw(st.sampled_from([folded, folded, _neighbour]))(draw, f"v{n}") for n in range(2)]
+    kinds = [folded, folded, _neighbour, _beside]
+    views = [draw(st.sampled_from(kinds))(draw, f"v{n}") for n in range(2)]
     load = [(name, row, True) for name in STORED for row in draw(st.lists(rows(name), max_size=8))]
     changes = st.lists(edits([*STORED]), min_size=1, max_size=size_max)
     return "\n".join([DECLARATIONS, *views]), [load, *draw(st.lists(changes, max_size=count_max))]
@@ -103,3 +104,33 @@ def _neighbour(draw: DrawFn, name: str) -> str:
     else:
         head += ", w"
     return f"{name}({head}) <- {', '.join([*points, last])}."
+
+
+def _beside(draw: DrawFn, name: str) -> str:
+    """An aggregate of the row before or after each, in the order of several columns."""
+    base, upward = draw(st.sampled_from(["e", "t", "g"])), draw(st.booleans())
+    arguments, is_function = STORED[base]
+    width = arguments + is_function
+    order = draw(st.lists(st.integers(0, width - 1), min_size=2, max_size=width, unique=True))
+    group = [n for n in range(width) if n not in order and draw(st.booleans())]
+    point = [f"p{n}" if n not in group else f"s{n}" for n in range(width)]
+    other = [f"z{n}" if n not in group else f"s{n}" for n in range(width)]
+    sign = ">" if upward else "<"
+    *before, last = order
+    term = f"{other[last]} {sign} {point[last]}"
+    for n in reversed(before):
+        # either side may come first
+        equal, less = (f"{other[n]} {s} {point[n]}" for s in ("=", sign))
+        term = f"if[{equal}, {term}, {less}]"
+    keys = draw(st.sampled_from([point, point[:arguments]]))
+    taken = draw(st.sampled_from([n for n in range(width) if n not in group]))
+    op = draw(st.sampled_from(["argmin", "first"] if upward else ["argmax", "last"]))
+    by = ", ".join(other[n] for n in order)
+
+    def atom(terms: list[str]) -> str:
+        if is_function:
+            return f"{base}[{', '.join(terms[:-1])}] = {terms[-1]}"
+        return f"{base}({', '.join(terms)})"
+
+    fold = f"{op}({other[taken]}, {by})"
+    return f"{name}[{', '.join(keys)}] = w <- agg<<w = {fold}>> {atom(point)}, {atom(other)}, {term} = true."

@@ -41,18 +41,9 @@ NO_ROOM = WORD_MIN
 # its own atoms; the columns of a binding, the view of its head, and where `lists` has the columns
 # of a binding that are the head's key
 (
-    PROBES,
-    PROBES_END,
-    TREES,
-    TREES_END,
-    SOURCES,
-    SOURCES_END,
-    ATOMS,
-    ATOMS_END,
-    COLUMNS,
-    HEAD,
+    PROBES, PROBES_END, TREES, TREES_END, SOURCES, SOURCES_END, ATOMS, ATOMS_END, COLUMNS, HEAD,
     HEAD_KEY,
-) = range(11)
+) = range(11)  # fmt: skip
 # columns of `sources`: the stratum's view that a fact may begin with, -1 for none; where `lists`
 # has the columns of its key that make a branch, and how many; the tree from whose changes the
 # branches are, -1 for the stratum's own; whether a branch is a whole key of it
@@ -63,16 +54,9 @@ ATOM_VIEW, ATOM_KEY = range(2)
 # search for derivations of its facts; whether new facts are written before they are joined; the
 # span of its tree and its permuted indices; the number of its queue
 (
-    KEY_WORDS,
-    READERS,
-    READERS_END,
-    SEARCHES,
-    SEARCHES_END,
-    WRITTEN_FIRST,
-    VIEW_TREE,
-    VIEW_TREES_END,
-    VIEW_QUEUE,
-) = range(9)
+    KEY_WORDS, READERS, READERS_END, SEARCHES, SEARCHES_END, WRITTEN_FIRST, VIEW_TREE,
+    VIEW_TREES_END, VIEW_QUEUE,
+) = range(9)  # fmt: skip
 # columns of `strata`: spans of the plans of its conjunctions, and then of those that search; the
 # span of its views
 BODIES, BODIES_END, PLANS_END, VIEWS, VIEWS_END = range(5)
