@@ -381,7 +381,7 @@ class DictionaryWriter(Dictionary):
             self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]
 
 
-STRIDE = 1 << 12  # labels between texts that are added before the first one or after the last one
+STRIDE = 1 << 16  # labels between texts that are added before the first one or after the last one
 CROWD = 1.4
 LABEL_BITS = 62
 

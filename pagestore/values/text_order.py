@@ -194,7 +194,8 @@ LABEL_END = 1 << 62  # above all labels, which are positive
 COUNTS = Rows(0, 1)
 DENSE = 4  # a range of ids is read, not looked up, if it has at most this many for each wanted id
 # existing texts are read, not searched, if at most this many for each new text lie in their range
-MERGED = 4
+MERGED = 64
+READ_AT_ONCE = 1 << 16  # of these
 SORTED_BYTES = 4 * STEP  # of each text, by arrays
 FAN = 16  # texts that each step of a search loads
 PLACES_KEPT = 4096
@@ -275,10 +276,20 @@ class TextOrder:
         first = self.rank(texts.text(0))
         last = self.rank(texts.text(len(texts) - 1)) if len(texts) > 1 else first
         if last - first <= MERGED * len(texts):
-            between = self._dictionary.texts(self.slice(first, last), binary=True)
-            return first + merged_ranks(PackedTexts.of(between), texts)
+            return self._merged(first, last, texts)
         for place in range(len(texts)):
             first = ranks[place] = self._search(texts.text(place), first, last)
+        return ranks
+
+    def _merged(self, first: int, last: int, texts: PackedTexts) -> np.ndarray:
+        """As `ranks`, of texts that are known to be `first` to `last`. O(texts between)."""
+        ranks, left = np.full(len(texts), first), texts
+        for low in range(first, last, READ_AT_ONCE):
+            ids = self.slice(low, min(low + READ_AT_ONCE, last))
+            between = PackedTexts.of(self._dictionary.texts(ids, binary=True))
+            below = merged_ranks(between, left)
+            ranks[len(texts) - len(left) :] += below
+            left = PackedTexts(left.offsets[int((below < len(ids)).sum()) :], left.data)
         return ranks
 
     def _search(self, text: bytes, low: int, high: int) -> int:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import pagestore
-from pagestore.values import dictionary, dictionary_writer
+from pagestore.values import dictionary, dictionary_writer, text_order
 from pagestore.values import dictionary_writer as text_labels
 from pagestore.values.text_order import (
     LABELS,
@@ -60,7 +60,9 @@ def assert_right(order, texts):
     ]
 
 
-def test_an_order_is_that_of_a_sorted_list(store):
+@pytest.mark.parametrize("at_once", [37, 1 << 16])
+def test_an_order_is_that_of_a_sorted_list(store, at_once, monkeypatch):
+    monkeypatch.setattr(text_order, "READ_AT_ONCE", at_once)
     seed = random.Random(1)
     texts = set()
     for n in (1, 1, 5, 400, 3, 900):
