@@ -13,19 +13,7 @@ from re import findall, fullmatch
 from typing import Any, NamedTuple
 
 from ivm.errors import OptionError
-from ivm.lang.ir import (
-    NOWHERE,
-    RESERVED,
-    WORD,
-    Binary,
-    Call,
-    Compare,
-    Const,
-    Literal,
-    Negation,
-    Term,
-    Type,
-)
+from ivm.lang import ir
 from ivm.lang.types import TEXTS, column_type, common, decimal_scale, scale, zone_of
 from pagestore.host import YEARS
 
@@ -45,12 +33,12 @@ class Function(NamedTuple):
 
     signature: str
     takes: tuple[str, ...]
-    gives: "Type | Callable[[Sequence[Type], Sequence[Const | None]], Type]"
+    gives: "ir.Type | Callable[[Sequence[ir.Type], Sequence[ir.Const | None]], ir.Type]"
     least: int  # the fewest arguments
     open: bool
     may_fail: bool
     strict: bool = True
-    sure: "Callable[[Sequence[Term]], bool] | None" = None
+    sure: "Callable[[Sequence[ir.Term]], bool] | None" = None
     compute: "Callable[..., Any] | None" = None
     sql: str = ""  # its names there, and perhaps the type of its result, as in "sign -> TINYINT"
 
@@ -75,7 +63,7 @@ FUNCTIONS: dict[str, Function] = {}
 ALIASES: dict[str, str] = {}  # their other names, of SQL, LogiQL and Soufflé
 
 
-def _type_of(place: int, types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+def _type_of(place: int, types: Sequence[ir.Type], _: Sequence[ir.Const | None]) -> ir.Type:
     return types[place]
 
 
@@ -85,9 +73,9 @@ def define(
     compute: Callable[..., Any] | None = None,
     also: str = "",
     sql: str = "",
-    gives: Callable[[Sequence[Type], Sequence[Const | None]], Type] | None = None,
+    gives: Callable[[Sequence[ir.Type], Sequence[ir.Const | None]], ir.Type] | None = None,
     strict: bool = True,
-    sure: Callable[[Sequence[Term]], bool] | None = None,
+    sure: Callable[[Sequence[ir.Term]], bool] | None = None,
 ) -> None:
     """Add a function under its name and, with blanks between, what it is called `also`, and in SQL.
 
@@ -117,7 +105,7 @@ def define(
     ALIASES.update(dict.fromkeys(also.split(), name))
 
 
-def is_kind(type_: Type, kind: str) -> bool:
+def is_kind(type_: ir.Type, kind: str) -> bool:
     """Return whether a type is of a kind of parameters."""
     match kind:
         case "number":
@@ -143,7 +131,7 @@ for _name in COMPARISONS:  # which become comparisons
     define(_name, "alike, alike -> bool")
 
 
-def call_may_fail(call: Call) -> bool:
+def call_may_fail(call: ir.Call) -> bool:
     """Return whether a function may have no value for some arguments, given its constants."""
     signature = FUNCTIONS[call.name]
     return signature.may_fail and not (signature.sure and signature.sure(call.args))
@@ -164,17 +152,17 @@ def declare_function(name: str, signature: str) -> str:
     'float64, decimal(8,2) -> float64'
     """
     takes, arrow, gives = signature.partition("->")
-    if not arrow or not fullmatch(WORD, name) or name in RESERVED:
+    if not arrow or not fullmatch(ir.WORD, name) or name in ir.RESERVED:
         reason = (
             "a function has a name like geo:distance and a signature like float, float -> float"
         )
         raise OptionError(f"{name!r} with {signature!r}: {reason}")
     types = [
-        column_type(type_.replace(" ", ""), NOWHERE)
+        column_type(type_.replace(" ", ""), ir.NOWHERE)
         for type_ in findall(r"[^,(]+(?:\([^)]*\))?", takes)
         if type_.strip()
     ]
-    result = column_type(gives.replace(" ", ""), NOWHERE)
+    result = column_type(gives.replace(" ", ""), ir.NOWHERE)
     text = f"{', '.join(types)} -> {result}"
     if (
         name in ALIASES
@@ -188,16 +176,16 @@ def declare_function(name: str, signature: str) -> str:
     return text
 
 
-def users_functions(nodes: Iterable[Term | Literal]) -> Iterator[str]:
+def users_functions(nodes: Iterable[ir.Term | ir.Literal]) -> Iterator[str]:
     """Yield the names of the functions of users in some terms or literals."""
     for node in nodes:
         match node:
-            case Call():
+            case ir.Call():
                 yield from [node.name] if node.name in USERS else []
                 yield from users_functions(node.args)
-            case Binary() | Compare():
+            case ir.Binary() | ir.Compare():
                 yield from users_functions((node.left, node.right))
-            case Negation():
+            case ir.Negation():
                 yield from users_functions(node.body)
 
 

@@ -21,27 +21,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.errors import RuleError, RuleSyntaxError, RuleWarning, UnknownPredicateError, Where
+from ivm.lang import syntax_tree
 from ivm.lang.declarations import mentioned
 from ivm.lang.ir import Aggregate, Var
 from ivm.lang.parse import parse, shown
 from ivm.lang.program import Program
-from ivm.lang.syntax_tree import (
-    BAG,
-    EQUIVALENCE,
-    Aggregation,
-    And,
-    Application,
-    Change,
-    Clause,
-    Constraint,
-    Not,
-    Operation,
-    Or,
-    Statement,
-    Subsumption,
-    parts_of,
-    split,
-)
 
 SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
@@ -87,13 +71,12 @@ def hints(text: str, source: str) -> list[RuleWarning]:
     return _hints(parse(text, source), text)
 
 
-def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
+def _hints(statements: Iterable[syntax_tree.Statement], text: str) -> list[RuleWarning]:
     warnings, lines = list[RuleWarning](), text.split("\n")
     for statement in statements:
-        if isinstance(statement, Clause) and split(statement.heads[0])[0].name not in (
-            BAG,
-            EQUIVALENCE,
-        ):
+        if isinstance(statement, syntax_tree.Clause) and syntax_tree.split(statement.heads[0])[
+            0
+        ].name not in (syntax_tree.BAG, syntax_tree.EQUIVALENCE):
             uses = [
                 *_variables(
                     (statement.heads, statement.body, statement.aggregates, statement.groups)
@@ -102,17 +85,17 @@ def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
             times = Counter(variable.name for variable in uses)
             lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
             warnings += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]
-        elif isinstance(statement, Constraint):
+        elif isinstance(statement, syntax_tree.Constraint):
             uses = [*_variables((statement.left, *statement.items))]
-        elif isinstance(statement, Subsumption):
-            uses = [*_variables(parts_of(statement))]
-        elif isinstance(statement, Change):
-            uses = [*_variables((*split(statement.head), statement.body or ()))]
+        elif isinstance(statement, syntax_tree.Subsumption):
+            uses = [*_variables(syntax_tree.parts_of(statement))]
+        elif isinstance(statement, syntax_tree.Change):
+            uses = [*_variables((*syntax_tree.split(statement.head), statement.body or ()))]
         else:
             continue
         for variable in uses:
             if not _is_quoted(variable, lines):
-                _refuse_word(variable, isinstance(statement, Change), text)
+                _refuse_word(variable, isinstance(statement, syntax_tree.Change), text)
     return warnings
 
 
@@ -163,16 +146,16 @@ def _variables(node: object) -> Iterator[Var]:
         case tuple():
             for part in node:
                 yield from _variables(part)
-        case Application():
+        case syntax_tree.Application():
             yield from _variables(node.args)
-        case Operation():
+        case syntax_tree.Operation():
             yield from _variables((node.left, node.right))
         case Aggregate():
             yield from node.results
-        case And() | Or():
+        case syntax_tree.And() | syntax_tree.Or():
             yield from _variables(node.items)
-        case Not() | Aggregation():
-            yield from _variables(parts_of(node))
+        case syntax_tree.Not() | syntax_tree.Aggregation():
+            yield from _variables(syntax_tree.parts_of(node))
 
 
 # -- all mistakes of a text
@@ -193,11 +176,14 @@ class Part(NamedTuple):
 
     begin: tuple[int, int]
     end: tuple[int, int]
-    statements: tuple[Statement, ...]
+    statements: tuple[syntax_tree.Statement, ...]
 
 
 def with_others(
-    error: RuleError, text: str, source: str, check: Callable[[tuple[Statement, ...]], object]
+    error: RuleError,
+    text: str,
+    source: str,
+    check: Callable[[tuple[syntax_tree.Statement, ...]], object],
 ) -> RuleError:
     """Return the first mistake of a text, with the `others` in order, given one; `check` raises
     those of statements.

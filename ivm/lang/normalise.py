@@ -24,29 +24,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
+from ivm.lang import ir
 from ivm.lang.aggregate import in_order_of, split_arguments
 from ivm.lang.functions import function_named
-from ivm.lang.ir import (
-    MIRRORED,
-    NEGATED,
-    Aggregate,
-    Atom,
-    Binary,
-    Call,
-    Compare,
-    Const,
-    Disjunct,
-    Literal,
-    Negation,
-    Rule,
-    Term,
-    Var,
-    is_table,
-    marked,
-    renamed,
-    unnamed_in,
-    variables,
-)
 from ivm.lang.program import Program
 from ivm.lang.rewrite.aggregations import without_aggregations
 from ivm.lang.rewrite.closures import with_closures
@@ -99,7 +79,7 @@ class Refusal:
     where: Where
 
 
-Part = Atom | Compare | Disj | Refusal
+Part = ir.Atom | ir.Compare | Disj | Refusal
 
 
 class Hoist:
@@ -112,9 +92,9 @@ class Hoist:
     def __init__(self, clause: Clause, known: Container[str] = ()):
         self.source, self.known = clause, known
         taken = _names(clause)
-        self.fresh = (Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
+        self.fresh = (ir.Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
 
-    def clause(self) -> tuple[tuple[Atom, ...], tuple[Aggregate, ...], Conj]:
+    def clause(self) -> tuple[tuple[ir.Atom, ...], tuple[ir.Aggregate, ...], Conj]:
         """Return the heads, the aggregates in their order, and the body.  Raises SafetyError for
         a misplaced `_`.
         """
@@ -126,7 +106,7 @@ class Hoist:
         )
         return heads, in_order_of(heads, aggregates), Conj((*body.parts, *extra))
 
-    def head(self, head: Application | Operation, extra: list[Part]) -> Atom:
+    def head(self, head: Application | Operation, extra: list[Part]) -> ir.Atom:
         """Return a head with variables as arguments; add literals that define them to `extra`."""
         call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
         assert isinstance(call, Application)
@@ -135,11 +115,11 @@ class Hoist:
             raise ConstructError(call.where, reason)
         args = tuple(self.head_variable(arg, extra) for arg in call.args)
         result = None if value is None else self.head_variable(value, extra)
-        return Atom(call.name, args, result, where=call.where)
+        return ir.Atom(call.name, args, result, where=call.where)
 
-    def head_variable(self, node: Node, extra: list[Part]) -> Var:
+    def head_variable(self, node: Node, extra: list[Part]) -> ir.Var:
         """Return the variable for an argument of a head."""
-        if isinstance(node, Var | Anonymous) and node.marked:
+        if isinstance(node, ir.Var | Anonymous) and node.marked:
             raise RuleSyntaxError(node.where, MARKED)
         if isinstance(node, Anonymous):
             raise SafetyError(
@@ -148,11 +128,11 @@ class Hoist:
         return self.variable(node, extra)
 
     def aggregate(
-        self, aggregate: Aggregate, terms: tuple[Node, ...], extra: list[Part]
-    ) -> Aggregate:
+        self, aggregate: ir.Aggregate, terms: tuple[Node, ...], extra: list[Part]
+    ) -> ir.Aggregate:
         """Return the aggregate with variables as arguments, and with its constants."""
         for term in terms:
-            if isinstance(term, Var | Anonymous) and term.marked:
+            if isinstance(term, ir.Var | Anonymous) and term.marked:
                 raise RuleSyntaxError(term.where, MARKED)
         terms, constants = split_arguments(aggregate, terms)
         arguments = tuple(self.variable(term, extra) for term in terms)
@@ -178,7 +158,7 @@ class Hoist:
                 raise RuleSyntaxError(node.where, f"{reason}({node.variable}).")
             case Application():
                 extra: list[Part] = []
-                return [Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
+                return [ir.Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
             case Subsumption():
                 reason = (
                     "an order of rows is a statement of its own, as in p(x, y) <= p(x, z) <- y < z."
@@ -195,32 +175,32 @@ class Hoist:
         if node.op == "=" and isinstance(left, Application) and self.reads(left):
             args = self.simple(left.args, extra)
             (value,) = self.simple((right,), extra)
-            return [Atom(left.name, args, value, where=left.where), *extra]
+            return [ir.Atom(left.name, args, value, where=left.where), *extra]
         terms = self.term(left, extra), self.term(right, extra)
         return [*extra, _oriented(node, *terms)]
 
     # -- terms: each appends the literals that it needs to `extra`
 
-    def simple(self, nodes: Iterable[Node], extra: list[Part]) -> tuple[Var | Const, ...]:
+    def simple(self, nodes: Iterable[Node], extra: list[Part]) -> tuple[ir.Var | ir.Const, ...]:
         """Convert arguments to variables and constants."""
         return tuple(
-            node if isinstance(node, Const) else self.variable(node, extra) for node in nodes
+            node if isinstance(node, ir.Const) else self.variable(node, extra) for node in nodes
         )
 
-    def variable(self, node: Node, extra: list[Part]) -> Var:
+    def variable(self, node: Node, extra: list[Part]) -> ir.Var:
         """Convert a node to a variable: a new one for a term, a function's value or `_`."""
-        if isinstance(node, Var):
+        if isinstance(node, ir.Var):
             return node
         name = replace(
             next(self.fresh), marked=isinstance(node, Anonymous) and node.marked, where=node.where
         )
         if isinstance(node, Application) and self.reads(node):
-            extra.append(Atom(node.name, self.simple(node.args, extra), name, where=node.where))
+            extra.append(ir.Atom(node.name, self.simple(node.args, extra), name, where=node.where))
         elif not isinstance(node, Anonymous):
-            extra.append(Compare("=", name, self.term(node, extra), where=node.where))
+            extra.append(ir.Compare("=", name, self.term(node, extra), where=node.where))
         return name
 
-    def term(self, node: Node, extra: list[Part]) -> Term:
+    def term(self, node: Node, extra: list[Part]) -> ir.Term:
         """Convert a node to a term without applications; fold literals. Raises RuleTypeError."""
         match node:
             case Anonymous():
@@ -229,14 +209,14 @@ class Hoist:
                 )
             case Operation(op) if op in OPERATORS:
                 sides = self.term(node.left, extra), self.term(node.right, extra)
-                return Call(OPERATORS[op], sides, where=node.where)
+                return ir.Call(OPERATORS[op], sides, where=node.where)
             case Operation():
                 left, right = self.term(node.left, extra), self.term(node.right, extra)
-                if isinstance(left, Const) and isinstance(right, Const):
+                if isinstance(left, ir.Const) and isinstance(right, ir.Const):
                     literal = folded(node.op, left, right, node.where)
                     if literal is not None:
                         return literal
-                return Binary(node.op, left, right, where=node.where)
+                return ir.Binary(node.op, left, right, where=node.where)
             case Application() if self.reads(node):
                 return self.variable(node, extra)
             case Application():
@@ -250,31 +230,33 @@ class Hoist:
             return False
         return not node.function or node.name in self.known or function_named(node.name) is None
 
-    def application(self, node: Application, extra: list[Part]) -> Term:
+    def application(self, node: Application, extra: list[Part]) -> ir.Term:
         """Convert a function of terms."""
         name = function_named(node.name)
         assert name
-        return Call(name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where)
+        return ir.Call(
+            name, tuple(self.argument(arg, extra) for arg in node.args), where=node.where
+        )
 
-    def argument(self, node: Node, extra: list[Part]) -> Term:
+    def argument(self, node: Node, extra: list[Part]) -> ir.Term:
         """Convert an argument of a function of terms, which may be a comparison."""
-        if isinstance(node, Operation) and node.op in MIRRORED:
+        if isinstance(node, Operation) and node.op in ir.MIRRORED:
             sides = self.term(node.left, extra), self.term(node.right, extra)
-            return Call(node.op, sides, where=node.where)
+            return ir.Call(node.op, sides, where=node.where)
         return self.term(node, extra)
 
 
-def _oriented(node: Operation, left: Term, right: Term) -> Compare:
+def _oriented(node: Operation, left: ir.Term, right: ir.Term) -> ir.Compare:
     """Return a comparison, mirrored if only its right side is a lone variable."""
-    if isinstance(right, Var) and not isinstance(left, Var):
-        return Compare(MIRRORED[node.op], right, left, where=node.where)
-    return Compare(node.op, left, right, where=node.where)
+    if isinstance(right, ir.Var) and not isinstance(left, ir.Var):
+        return ir.Compare(ir.MIRRORED[node.op], right, left, where=node.where)
+    return ir.Compare(node.op, left, right, where=node.where)
 
 
 def _names(node: object) -> set[str]:
     """Return the variable names of a tree."""
     match node:
-        case Var():
+        case ir.Var():
             return {node.name}
         case tuple():
             return set().union(*map(_names, node))
@@ -284,7 +266,7 @@ def _names(node: object) -> set[str]:
             return _names(node.args)
         case Operation():
             return _names((node.left, node.right))
-        case Aggregate():
+        case ir.Aggregate():
             return _names(node.results)
         case And() | Or():
             return _names(node.items)
@@ -334,19 +316,19 @@ def normalise(program: Program, known: Program) -> Program:
 def _declared(clause: Clause) -> Application:
     """Return the name of the view that a statement declares an equivalence, with its place."""
     head, _ = split(clause.heads[0])
-    if len(head.args) != 1 or not isinstance(head.args[0], Var) or clause.body.items:
+    if len(head.args) != 1 or not isinstance(head.args[0], ir.Var) or clause.body.items:
         raise RuleSyntaxError(
             head.where, f"{EQUIVALENCE} takes the name of a view, as in {EQUIVALENCE}(v)."
         )
     return Application(head.args[0].name, (), False, where=head.args[0].where)
 
 
-def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def _gathered(rules: Iterable[ir.Rule]) -> tuple[ir.Rule, ...]:
     """Return rules of which one for each predicate gives it rows of constants."""
-    made, tables = list[Rule](), dict[Atom, list[Disjunct]]()
+    made, tables = list[ir.Rule](), dict[ir.Atom, list[ir.Disjunct]]()
     for rule in rules:
         head = rule.heads[0]
-        if not is_table(rule):
+        if not ir.is_table(rule):
             made.append(rule)
         elif head in tables:
             tables[head] += rule.body
@@ -354,11 +336,12 @@ def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
             tables[head] = [*rule.body]
             made.append(rule)
     return tuple(
-        replace(rule, body=(*tables[rule.heads[0]],)) if is_table(rule) else rule for rule in made
+        replace(rule, body=(*tables[rule.heads[0]],)) if ir.is_table(rule) else rule
+        for rule in made
     )
 
 
-def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
+def _rules_of(clause: Clause, known: Container[str]) -> list[ir.Rule]:
     """Return the rules of a clause: one, or an auxiliary view and the aggregate over it; `known`
     has the predicates.
 
@@ -366,7 +349,7 @@ def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
     """
     hoist = Hoist(clause, known)
     heads, aggregates, body = hoist.clause()
-    if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
+    if not clause.body.items and not any(isinstance(part, ir.Atom) for part in body.parts):
         _check_fact(clause)
         if len(heads) > 1:
             return [
@@ -376,7 +359,7 @@ def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
             ]
     bound = _in_heads(heads, aggregates)
     disjuncts = _distinct(_expand(body, bound, clause.where), hoist.fresh)
-    rule = Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
+    rule = ir.Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
     scope = bound | _own(body, bound)
     made = [rule]
     if aggregates and not _counts_once(disjuncts, scope):
@@ -391,7 +374,7 @@ def _check_fact(clause: Clause) -> None:
         raise SafetyError(clause.where, reason)
 
 
-def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> list[Rule]:
+def _for_groups(rules: list[ir.Rule], clause: Clause, names: Container[str]) -> list[ir.Rule]:
     """Return the rules of aggregates with `else`, of which the last of `rules` is the rule, for the
     groups of a clause.
 
@@ -415,50 +398,50 @@ def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> lis
         )
         text = f"{clause.text}  (its groups)"
         made += _rules_of(Clause((call,), clause.groups, (), where=clause.where, text=text), names)
-        names_here = {v.name for v in variables(head)}
-        other = Var(
+        names_here = {v.name for v in ir.variables(head)}
+        other = ir.Var(
             next(n for k in count() if (n := f"{aggregate.result.name}{k}") not in names_here),
             where=head.where,
         )
-        groups, known = marked(Atom(call.name, call.args, where=head.where)), marked(there)  # type: ignore[arg-type]
-        lacks = Negation(
+        groups, known = ir.marked(ir.Atom(call.name, call.args, where=head.where)), ir.marked(there)  # type: ignore[arg-type]
+        lacks = ir.Negation(
             (replace(known, value=replace(other, marked=True)),), (other,), where=head.where
         )
-        absent = Compare("=", aggregate.result, aggregate.absent, where=aggregate.where)
+        absent = ir.Compare("=", aggregate.result, aggregate.absent, where=aggregate.where)
         body = (groups, known), (groups, lacks, absent)
-        made.append(Rule((head,), body, where=clause.where, text=clause.text))
+        made.append(ir.Rule((head,), body, where=clause.where, text=clause.text))
     return made
 
 
-def _in_heads(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> set[Var]:
-    return {*variables(*heads, *aggregates)}.difference(
+def _in_heads(heads: tuple[ir.Atom, ...], aggregates: tuple[ir.Aggregate, ...]) -> set[ir.Var]:
+    return {*ir.variables(*heads, *aggregates)}.difference(
         *(aggregate.results for aggregate in aggregates)
     )
 
 
-def _counts_once(disjuncts: tuple[Disjunct, ...], scope: set[Var]) -> bool:
-    return len(disjuncts) == 1 and scope.issuperset(variables(*disjuncts[0]))
+def _counts_once(disjuncts: tuple[ir.Disjunct, ...], scope: set[ir.Var]) -> bool:
+    return len(disjuncts) == 1 and scope.issuperset(ir.variables(*disjuncts[0]))
 
 
-def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
-    unnamed = unnamed_in(rule)
+def _through_auxiliary(rule: ir.Rule, scope: set[ir.Var]) -> list[ir.Rule]:
+    unnamed = ir.unnamed_in(rule)
     rule = replace(
         rule, body=tuple(tuple(_whole(x, unnamed) for x in disjunct) for disjunct in rule.body)
     )
-    free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
+    free = dict.fromkeys(v for disjunct in rule.body for v in ir.variables(*disjunct))
     args = tuple(replace(v, marked=False) for v in free if v in scope)
-    atom = Atom(f"{rule.heads[0].predicate}{BODY}", args, where=rule.where)
-    return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((marked(atom),),))]
+    atom = ir.Atom(f"{rule.heads[0].predicate}{BODY}", args, where=rule.where)
+    return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((ir.marked(atom),),))]
 
 
-def _whole(literal: Literal, unnamed: set[str]) -> Literal:
+def _whole(literal: ir.Literal, unnamed: set[str]) -> ir.Literal:
     """Return an atom of a relation whose `_` still match null where they become columns of an
     auxiliary view.
     """
-    if not isinstance(literal, Atom) or literal.value is not None:
+    if not isinstance(literal, ir.Atom) or literal.value is not None:
         return literal
     args = (
-        replace(v, marked=True) if isinstance(v, Var) and v.name in unnamed else v
+        replace(v, marked=True) if isinstance(v, ir.Var) and v.name in unnamed else v
         for v in literal.args
     )
     return replace(literal, args=tuple(args))
@@ -467,13 +450,13 @@ def _whole(literal: Literal, unnamed: set[str]) -> Literal:
 # -- scope
 
 
-def _own(body: Conj, outer: set[Var]) -> set[Var]:
+def _own(body: Conj, outer: set[ir.Var]) -> set[ir.Var]:
     """Return the variables scoped to this conjunction: in a literal of it, or in two parts."""
-    uses: Counter[Var] = Counter()
+    uses: Counter[ir.Var] = Counter()
     for part in body.parts:
         match part:
-            case Atom() | Compare():
-                uses.update(2 * variables(part))
+            case ir.Atom() | ir.Compare():
+                uses.update(2 * ir.variables(part))
             case Disj():
                 for option in part.options:
                     uses.update(_mentioned(option))
@@ -482,12 +465,12 @@ def _own(body: Conj, outer: set[Var]) -> set[Var]:
     return {v for v, n in uses.items() if n > 1} - outer
 
 
-def _mentioned(body: Conj) -> set[Var]:
-    mentioned: set[Var] = set()
+def _mentioned(body: Conj) -> set[ir.Var]:
+    mentioned: set[ir.Var] = set()
     for part in body.parts:
         match part:
-            case Atom() | Compare():
-                mentioned.update(variables(part))
+            case ir.Atom() | ir.Compare():
+                mentioned.update(ir.variables(part))
             case Disj():
                 mentioned.update(*map(_mentioned, part.options))
             case Refusal():
@@ -498,13 +481,13 @@ def _mentioned(body: Conj) -> set[Var]:
 # -- expand
 
 
-def _expand(body: Conj, outer: set[Var], where: Where) -> list[Disjunct]:
+def _expand(body: Conj, outer: set[ir.Var], where: Where) -> list[ir.Disjunct]:
     """Return the disjuncts of a conjunction; enclosing scopes own the variables `outer`."""
     scope = outer | _own(body, outer)
     return _product([_disjuncts(part, scope, where) for part in body.parts], where)
 
 
-def _disjuncts(part: Part, scope: set[Var], where: Where) -> list[Disjunct]:
+def _disjuncts(part: Part, scope: set[ir.Var], where: Where) -> list[ir.Disjunct]:
     match part:
         case Disj():
             return [
@@ -517,8 +500,8 @@ def _disjuncts(part: Part, scope: set[Var], where: Where) -> list[Disjunct]:
             return [(part,)]
 
 
-def _product(factors: list[list[Disjunct]], where: Where) -> list[Disjunct]:
-    product: list[Disjunct] = [()]
+def _product(factors: list[list[ir.Disjunct]], where: Where) -> list[ir.Disjunct]:
+    product: list[ir.Disjunct] = [()]
     for factor in factors:
         product = [done + disjunct for done in product for disjunct in factor]
         if len(product) > DISJUNCTS_MAX:
@@ -527,26 +510,26 @@ def _product(factors: list[list[Disjunct]], where: Where) -> list[Disjunct]:
     return product
 
 
-def _refute(disjunct: Disjunct, scope: set[Var], where: Where) -> list[Disjunct]:
+def _refute(disjunct: ir.Disjunct, scope: set[ir.Var], where: Where) -> list[ir.Disjunct]:
     """Return the disjuncts of `!disjunct`."""
-    exists = tuple(v for v in variables(*disjunct) if v not in scope)
-    if len(disjunct) == 1 and isinstance(disjunct[0], Negation):
+    exists = tuple(v for v in ir.variables(*disjunct) if v not in scope)
+    if len(disjunct) == 1 and isinstance(disjunct[0], ir.Negation):
         return [disjunct[0].body]
-    if not exists and all(isinstance(literal, Compare) for literal in disjunct):
-        return [(_negated(literal),) for literal in disjunct if isinstance(literal, Compare)]
-    return [(Negation(disjunct, exists, where=where),)]
+    if not exists and all(isinstance(literal, ir.Compare) for literal in disjunct):
+        return [(_negated(literal),) for literal in disjunct if isinstance(literal, ir.Compare)]
+    return [(ir.Negation(disjunct, exists, where=where),)]
 
 
-def _negated(comparison: Compare) -> Compare:
-    return replace(comparison, op=NEGATED[comparison.op])
+def _negated(comparison: ir.Compare) -> ir.Compare:
+    return replace(comparison, op=ir.NEGATED[comparison.op])
 
 
 # -- hidden variables
 
 
-def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disjunct, ...]:
+def _distinct(disjuncts: Iterable[ir.Disjunct], fresh: Iterator[ir.Var]) -> tuple[ir.Disjunct, ...]:
     """Rename apart each negation's own variables, since expansion may have copied a negation."""
-    hidden: set[Var] = set()
+    hidden: set[ir.Var] = set()
     return tuple(
         tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct)
         for disjunct in disjuncts
@@ -554,10 +537,13 @@ def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disj
 
 
 def _rename_hidden(
-    literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]
-) -> Literal:
-    if not isinstance(literal, Negation):
-        atom_or_comparison: Literal = renamed(literal, names) if names else literal
+    literal: ir.Literal,
+    names: Mapping[ir.Var, ir.Var],
+    hidden: set[ir.Var],
+    fresh: Iterator[ir.Var],
+) -> ir.Literal:
+    if not isinstance(literal, ir.Negation):
+        atom_or_comparison: ir.Literal = ir.renamed(literal, names) if names else literal
         return atom_or_comparison
     new = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
     hidden.update(new.values())

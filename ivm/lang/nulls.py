@@ -23,74 +23,55 @@ null` compare words, and so do joins.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ivm.lang import ir
 from ivm.lang.functions import FUNCTIONS
-from ivm.lang.ir import (
-    Aggregate,
-    Atom,
-    Binary,
-    Call,
-    Compare,
-    Const,
-    Disjunct,
-    Literal,
-    Negation,
-    Predicate,
-    Rule,
-    Term,
-    Type,
-    Var,
-    constants,
-    marked,
-    unnamed_in,
-    variables,
-)
 from ivm.lang.program import Program, in_order
 from ivm.lang.types import stands_for_null
 from ivm.names import is_made
 
-Known = Mapping[str, Predicate]
+Known = Mapping[str, ir.Predicate]
 Nulls = Mapping[str, bool]  # for each variable that is bound, whether it may be null
 # a column of these that is never null may hold the word of null as a value
 COLLIDING = ("int64", "duration")
-NEVER = Compare("<", Const(0, "int64"), Const(0, "int64"))  # for comparisons with null
+NEVER = ir.Compare("<", ir.Const(0, "int64"), ir.Const(0, "int64"))  # for comparisons with null
 SKIPPED_ONLY = ("top", "bottom", "concat")  # a group of nulls only has no row of these
 # the value of a group of nulls only; null for others
 ABSENT: dict[str, int | None] = {"count": 0, "count_distinct": 0}
 
 
-def without_nulls(rule: Rule, known: Known) -> Rule:
+def without_nulls(rule: ir.Rule, known: Known) -> ir.Rule:
     """Return the rule with conditions that exclude null values."""
-    named = any(leaf.value is None for leaf in constants(rule))
+    named = any(leaf.value is None for leaf in ir.constants(rule))
     if not named and not any(
         known[a.predicate].nullable for disjunct in rule.body for a in _atoms(disjunct)
     ):
         return rule
-    unnamed = unnamed_in(rule)
+    unnamed = ir.unnamed_in(rule)
     guards = _Guards(known, rule.types, unnamed)
     return replace(rule, body=tuple(guards.conjunction(disjunct, {}) for disjunct in rule.body))
 
 
-def _atoms(literals: Disjunct) -> Iterator[Atom]:
+def _atoms(literals: ir.Disjunct) -> Iterator[ir.Atom]:
     for literal in literals:
-        if isinstance(literal, Negation):
+        if isinstance(literal, ir.Negation):
             yield from _atoms(literal.body)
-        elif isinstance(literal, Atom):
+        elif isinstance(literal, ir.Atom):
             yield literal
 
 
 class _Guards:
     """Adds conditions `x != null` to conjunctions."""
 
-    def __init__(self, known: Known, types: Mapping[str, Type], unnamed: set[str]) -> None:
+    def __init__(self, known: Known, types: Mapping[str, ir.Type], unnamed: set[str]) -> None:
         self._known, self._types, self._unnamed = known, types, unnamed
 
-    def conjunction(self, literals: Disjunct, outer: Nulls) -> Disjunct:
+    def conjunction(self, literals: ir.Disjunct, outer: Nulls) -> ir.Disjunct:
         """Return a conjunction with conditions; `outer` has variables bound around a negation."""
-        guarded: list[Literal] = []
+        guarded: list[ir.Literal] = []
         shared = self._shared(literals, outer)
         for literal in literals:
             guarded.append(literal)
-            if isinstance(literal, Atom):
+            if isinstance(literal, ir.Atom):
                 guarded += self._of_atom(literal, shared)
         nulls = may_be_null(tuple(guarded), self._known, outer)
         defining = {
@@ -98,51 +79,53 @@ class _Guards:
         }
         for literal in literals:
             if (
-                isinstance(literal, Compare)
+                isinstance(literal, ir.Compare)
                 and id(literal) not in defining
                 and not tests_null(literal)
             ):
                 names = (v for v in _strict(literal.left, literal.right) if nulls.get(v.name))
                 guarded += [_guard(v, self._types[v.name]) for v in names]
-            elif isinstance(literal, Compare) and id(literal) not in defining:
+            elif isinstance(literal, ir.Compare) and id(literal) not in defining:
                 guarded.append(NEVER)
         nulls = may_be_null(tuple(guarded), self._known, outer)
         return tuple(
-            replace(x, body=self.conjunction(x.body, nulls)) if isinstance(x, Negation) else x
+            replace(x, body=self.conjunction(x.body, nulls)) if isinstance(x, ir.Negation) else x
             for x in dict.fromkeys(guarded)
         )
 
     @staticmethod
-    def _bound(literals: Disjunct, outer: Nulls) -> set[str]:
-        return {v.name for x in literals if isinstance(x, Atom) for v in variables(x)}.union(outer)
+    def _bound(literals: ir.Disjunct, outer: Nulls) -> set[str]:
+        return {v.name for x in literals if isinstance(x, ir.Atom) for v in ir.variables(x)}.union(
+            outer
+        )
 
-    def _of_atom(self, atom: Atom, shared: set[str]) -> Iterator[Compare]:
+    def _of_atom(self, atom: ir.Atom, shared: set[str]) -> Iterator[ir.Compare]:
         """Yield the conditions for the arguments of an atom in columns that may be null."""
         predicate = self._known[atom.predicate]
         for place, term in enumerate(atom.terms):
-            if isinstance(term, Const):
+            if isinstance(term, ir.Const):
                 if term.value is None or (place in predicate.nullable and stands_for_null(term)):
                     yield NEVER  # no row has this value
-            elif isinstance(term, Var) and (
+            elif isinstance(term, ir.Var) and (
                 term.name in shared
                 or (place in predicate.nullable and self._asks(predicate, place, term))
             ):
                 yield replace(_guard(term, predicate.types[place]), where=atom.where)
 
-    def _asks(self, predicate: Predicate, place: int, term: Var) -> bool:
+    def _asks(self, predicate: ir.Predicate, place: int, term: ir.Var) -> bool:
         """Return whether an argument asks for a value: `_` does only as the value of a function."""
         is_value = predicate.value is not None and place == len(predicate.keys)
         return not term.marked and (is_value or term.name not in self._unnamed)
 
-    def _shared(self, literals: Disjunct, outer: Nulls) -> set[str]:
+    def _shared(self, literals: ir.Disjunct, outer: Nulls) -> set[str]:
         """Return variables that are null in some places only, and whose other places may hold
         the word of null.
         """
         places: dict[str, set[bool]] = {name: {null} for name, null in outer.items()}
         for literal in literals:
-            if isinstance(literal, Atom):
+            if isinstance(literal, ir.Atom):
                 for place, term in enumerate(literal.terms):
-                    if isinstance(term, Var):
+                    if isinstance(term, ir.Var):
                         places.setdefault(term.name, set()).add(
                             place in self._known[literal.predicate].nullable
                         )
@@ -153,33 +136,35 @@ class _Guards:
         }
 
 
-def _strict(*terms: Term) -> tuple[Var, ...]:
+def _strict(*terms: ir.Term) -> tuple[ir.Var, ...]:
     """Return the variables that make some of the terms null where they are null."""
-    names: list[Var] = []
+    names: list[ir.Var] = []
     for term in terms:
         match term:
-            case Var():
+            case ir.Var():
                 names.append(term)
-            case Binary():
+            case ir.Binary():
                 names += _strict(term.left, term.right)
-            case Call() if FUNCTIONS[term.name].strict:
+            case ir.Call() if FUNCTIONS[term.name].strict:
                 names += _strict(*term.args)
     return tuple(dict.fromkeys(names))
 
 
-def _guard(variable: Var, type_: Type) -> Compare:
-    return Compare("!=", replace(variable, marked=False), Const(None, type_), where=variable.where)
+def _guard(variable: ir.Var, type_: ir.Type) -> ir.Compare:
+    return ir.Compare(
+        "!=", replace(variable, marked=False), ir.Const(None, type_), where=variable.where
+    )
 
 
-def tests_null(comparison: Compare) -> bool:
+def tests_null(comparison: ir.Compare) -> bool:
     """Return whether a comparison is `x = null` or `x != null`, which compares words."""
     return any(
-        isinstance(side, Const) and side.value is None
+        isinstance(side, ir.Const) and side.value is None
         for side in (comparison.left, comparison.right)
     )
 
 
-def may_be_null(literals: Disjunct, known: Known, outer: Nulls | None = None) -> dict[str, bool]:
+def may_be_null(literals: ir.Disjunct, known: Known, outer: Nulls | None = None) -> dict[str, bool]:
     """Return for each variable that a conjunction with conditions binds, or that `outer` has,
     whether it may be null.
 
@@ -190,26 +175,28 @@ def may_be_null(literals: Disjunct, known: Known, outer: Nulls | None = None) ->
     """
     nulls = dict(outer or {})
     for literal in literals:
-        if isinstance(literal, Atom):
+        if isinstance(literal, ir.Atom):
             for place, term in enumerate(literal.terms):
-                if isinstance(term, Var):
+                if isinstance(term, ir.Var):
                     nulls[term.name] = (
                         nulls.get(term.name, True) and place in known[literal.predicate].nullable
                     )
-    values = {x.left for x in literals if isinstance(x, Compare) and x.op == "!=" and tests_null(x)}
-    nulls |= {v.name: False for v in values if isinstance(v, Var) and v.name in nulls}
+    values = {
+        x.left for x in literals if isinstance(x, ir.Compare) and x.op == "!=" and tests_null(x)
+    }
+    nulls |= {v.name: False for v in values if isinstance(v, ir.Var) and v.name in nulls}
     for _, target, source in _definitions(literals, {*nulls}):
         nulls[target.name] = target not in values and is_nullable(source, nulls)
     return nulls
 
 
-def names_of_nulls(literals: Disjunct, known: Known) -> frozenset[str]:
+def names_of_nulls(literals: ir.Disjunct, known: Known) -> frozenset[str]:
     """Return the variables of a conjunction that may be null."""
     return frozenset(name for name, null in may_be_null(literals, known).items() if null)
 
 
 def nullable_places(
-    heads: Sequence[Atom], bodies: Sequence[Disjunct], known: Known
+    heads: Sequence[ir.Atom], bodies: Sequence[ir.Disjunct], known: Known
 ) -> list[list[int]]:
     """Return for each head the places of its terms that may be null in some of the conjunctions."""
     nulls = [may_be_null(body, known) for body in bodies]
@@ -230,16 +217,16 @@ def with_nullable_helpers(program: Program, known: Program) -> Program:
     return replace(program, predicates={name: predicates[name] for name in program.predicates})
 
 
-def is_nullable(term: Term, nulls: Nulls) -> bool:
+def is_nullable(term: ir.Term, nulls: Nulls) -> bool:
     """Return whether a term may be null, given its variables: arithmetic with null is null."""
     match term:
-        case Var():
+        case ir.Var():
             return nulls.get(term.name, False)
-        case Const():
+        case ir.Const():
             return term.value is None
-        case Binary():
+        case ir.Binary():
             return is_nullable(term.left, nulls) or is_nullable(term.right, nulls)
-        case Call():
+        case ir.Call():
             null = [is_nullable(arg, nulls) for arg in term.args]
             if term.name in ("is_null", "same", "try"):
                 return term.name == "try"
@@ -248,17 +235,19 @@ def is_nullable(term: Term, nulls: Nulls) -> bool:
             return any(null[1:] if term.name == "if" else null)
 
 
-def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var, Term]]:
+def _definitions(
+    literals: ir.Disjunct, bound: set[str]
+) -> list[tuple[ir.Compare, ir.Var, ir.Term]]:
     """Return the equations that define variables, in an order in which each has what it needs,
     and these variables.
     """
-    known, definitions = {*bound}, list[tuple[Compare, Var, Term]]()
-    equations = (x for x in literals if isinstance(x, Compare) and x.op == "=")
+    known, definitions = {*bound}, list[tuple[ir.Compare, ir.Var, ir.Term]]()
+    equations = (x for x in literals if isinstance(x, ir.Compare) and x.op == "=")
     sides = [side for x in equations for side in ((x, x.left, x.right), (x, x.right, x.left))]
     waiting = [
-        (x, target, source, {v.name for v in variables(source)})
+        (x, target, source, {v.name for v in ir.variables(source)})
         for x, target, source in sides
-        if isinstance(target, Var)
+        if isinstance(target, ir.Var)
     ]
     while one := next((o for o in waiting if o[1].name not in known and o[3] <= known), None):
         definitions.append(one[:3])
@@ -269,21 +258,23 @@ def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var
 # -- aggregates
 
 
-def guarded_in(rule: Rule) -> frozenset[Term]:
+def guarded_in(rule: ir.Rule) -> frozenset[ir.Term]:
     """Return the terms for which each conjunction of a rule says `is_null[x] = false`."""
     said = [
         {
             literal.left.args[0]
             for literal in disjunct
-            if isinstance(literal, Compare) and literal.op == "=" and isinstance(literal.left, Call)
-            if literal.left.name == "is_null" and literal.right == Const(False, "bool")
+            if isinstance(literal, ir.Compare)
+            and literal.op == "="
+            and isinstance(literal.left, ir.Call)
+            if literal.left.name == "is_null" and literal.right == ir.Const(False, "bool")
         }
         for disjunct in rule.body
     ]
     return frozenset(said[0]).intersection(*said[1:]) if said else frozenset()
 
 
-def skipping_nulls(rule: Rule, known: Known, recursive: bool, guarding: bool) -> list[Rule]:
+def skipping_nulls(rule: ir.Rule, known: Known, recursive: bool, guarding: bool) -> list[ir.Rule]:
     """Return the rules of an aggregating rule whose aggregates skip nulls, each after those that it
     reads.
 
@@ -307,7 +298,7 @@ def skipping_nulls(rule: Rule, known: Known, recursive: bool, guarding: bool) ->
         return [rule]
     whole = [n for n, some in enumerate(skipped) if not some]
     made = [_only(rule, whole)] if whole else []
-    groups: dict[tuple[Var, ...], Atom] = {}
+    groups: dict[tuple[ir.Var, ...], ir.Atom] = {}
     guarded = guarded_in(rule) if guarding else frozenset()
     for n, some in enumerate(skipped):
         if some:
@@ -323,7 +314,7 @@ def skipping_nulls(rule: Rule, known: Known, recursive: bool, guarding: bool) ->
     return made
 
 
-def _only(rule: Rule, numbers: Sequence[int]) -> Rule:
+def _only(rule: ir.Rule, numbers: Sequence[int]) -> ir.Rule:
     """Return a rule with some of its heads and their aggregates."""
     return replace(
         rule,
@@ -333,8 +324,8 @@ def _only(rule: Rule, numbers: Sequence[int]) -> Rule:
 
 
 def _with_null_groups(
-    rule: Rule, whole: Rule, groups: dict[tuple[Var, ...], Atom]
-) -> Iterator[Rule]:
+    rule: ir.Rule, whole: ir.Rule, groups: dict[tuple[ir.Var, ...], ir.Atom]
+) -> Iterator[ir.Rule]:
     """Yield a rule that skips nulls, under another name; one that counts all groups of the
     `whole` rule, unless `groups` has it; and the rule of the view.
     """
@@ -345,10 +336,10 @@ def _with_null_groups(
     types = {**rule.types, other.name: rule.types[result.name], count.name: "int64"}
     note = f"{rule.text}  (of what is not null)"
     yield replace(rule, heads=(replace(head, predicate=f"{head.predicate}$some"),), text=note)
-    keys = tuple(v for v in head.args if isinstance(v, Var))
+    keys = tuple(v for v in head.args if isinstance(v, ir.Var))
     if keys not in groups:
-        groups[keys] = Atom(f"{head.predicate}$group", head.args, count, where=head.where)
-        counted = (Aggregate("count", count, where=aggregate.where),)
+        groups[keys] = ir.Atom(f"{head.predicate}$group", head.args, count, where=head.where)
+        counted = (ir.Aggregate("count", count, where=aggregate.where),)
         yield replace(
             whole,
             heads=(groups[keys],),
@@ -357,13 +348,13 @@ def _with_null_groups(
             text=f"{rule.text}  (its groups)",
         )
     some, none = (
-        marked(Atom(f"{head.predicate}$some", head.args, v, where=head.where))
+        ir.marked(ir.Atom(f"{head.predicate}$some", head.args, v, where=head.where))
         for v in (result, other)
     )
-    absent = Compare("=", result, Const(ABSENT.get(aggregate.op), rule.types[result.name]))
-    group = marked(replace(groups[keys], value=count))
-    body: tuple[Disjunct, ...] = (
+    absent = ir.Compare("=", result, ir.Const(ABSENT.get(aggregate.op), rule.types[result.name]))
+    group = ir.marked(replace(groups[keys], value=count))
+    body: tuple[ir.Disjunct, ...] = (
         (some,),
-        (group, Negation((none,), (other,), where=head.where), absent),
+        (group, ir.Negation((none,), (other,), where=head.where), absent),
     )
     yield replace(rule, body=body, aggregates=(), types=types)

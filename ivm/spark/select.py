@@ -33,10 +33,9 @@ from ivm.sql.errors import SqlError, SqlWarning, nearest
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column, Schema, Table
 from ivm.sql.statements import QUERIES, parse
-from ivm.sql.tables import definitions
+from ivm.sql.tables import definitions, refuse_name
 from ivm.sql.trees import Trees
 from ivm.sql.types import type_of_store
-from ivm.sql.views import refuse_name
 from pagestore.host import Schema as Stored
 from pagestore.host import Type
 

@@ -92,9 +92,41 @@ def add_constraints(host: Host, node: exp.Alter, nodes: list[exp.Expr]) -> None:
         table = catalog.own_table(
             node.this.name, node, "constraints are of the tables that it reads"
         )
-        constrain(blocks, catalog, table, [*catalog.constraints(table), *map(unnamed, nodes)])
+        checks, new = catalog.constraints(table), [*map(unnamed, nodes)]
+        for name in {named(check) for check in checks} & {named(check) for check in new} - {""}:
+            raise SqlError(f"{table} has a constraint {name} already: DROP CONSTRAINT it", node)
+        constrain(blocks, catalog, table, [*checks, *new])
 
     change_catalog(host, f"add constraints to {node.this.name}", change)
+
+
+def drop_constraints(blocks: Blocks, catalog: Catalog, name: str, node: exp.Drop) -> None:
+    """ALTER TABLE ... DROP CONSTRAINT.  Raises SqlError."""
+    for given in node.args["tables"]:
+        checks = catalog.constraints(name)
+        left = [check for check in checks if named(check) != given.name.lower()]
+        if len(left) < len(checks):
+            constrain(blocks, catalog, name, left)
+        elif not node.args.get("exists"):
+            known = [name for name in map(named, checks) if name]
+            raise SqlError(
+                f"{name} has no constraint {given.name}{nearest(given.name, known)}", node
+            )
+
+
+def refuse_constrained(catalog: Catalog, name: str, column: str, node: exp.Expr) -> None:
+    """Raise SqlError if a constraint of a table names a column."""
+    for check in catalog.constraints(name):
+        if renamed(text := _text(check), column, "") != text:
+            remedy = (
+                f"DROP CONSTRAINT {given} first" if (given := named(check)) else "it has to stay"
+            )
+            raise SqlError(f"{column} is of {text} of {name}: {remedy}", node)
+
+
+def named(constraint: exp.Expr) -> str:
+    """Return the name of a constraint in small letters; empty if it has none."""
+    return str(constraint.meta.get(NAMED) or "").lower()
 
 
 def _text(constraint: exp.Expr) -> str:
@@ -123,6 +155,8 @@ def create_index(host: Host, node: exp.Create) -> None:
     params = node.this.args.get("params")
     parts = (params.args.get("columns") if params else None) or []
     columns = [part.this if isinstance(part, exp.Ordered) else part for part in parts]
+    if not parts:
+        raise SqlError("CREATE INDEX names columns, as in ON t (a)", node)
     if unique and (
         params.args.get("where") or not all(isinstance(column, exp.Column) for column in columns)
     ):
@@ -241,6 +275,8 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
     target = node.args["reference"].this
     there = target.this if isinstance(target, exp.Schema) else target
     other = catalog.table(there.name)
+    if catalog.view(there.name) is not None:
+        raise SqlError(f"{there.name} is a view: REFERENCES takes a table", node)
     if other is None:
         known = [name for name in catalog.names() if name != table.name]
         raise SqlError(f"no table {there.name} exists{nearest(there.name, known)}", node)

@@ -16,33 +16,9 @@ import numpy as np
 from sqlglot import exp
 
 from ivm.lang.ir import Value
+from ivm.sql import types
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import Lit, Typed
-from ivm.sql.types import (
-    BIGINT,
-    BLOB,
-    BOOLEAN,
-    DATE,
-    DIGITS,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    INTERVAL,
-    JSON,
-    KINDS,
-    LONG,
-    MOST,
-    NULL,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    UUID,
-    VARCHAR,
-    SqlType,
-    decimal,
-    list_of,
-    map_of,
-)
 from ivm.terms import readings
 from ivm.terms.decimals import as_decimal, checked
 from ivm.terms.operands import shown
@@ -66,35 +42,35 @@ class LongNumber(float):
 
 BITS_MOST = 127  # of an integer of 38 digits
 _T = exp.DataType.Type
-_NAMES = {_T[word]: name for name, kind in KINDS.items() for word in kind.parsed.split()}
+_NAMES = {_T[word]: name for name, kind in types.KINDS.items() for word in kind.parsed.split()}
 
 
-def sql_type(node: exp.DataType) -> SqlType:
+def sql_type(node: exp.DataType) -> types.SqlType:
     """Return the type that a text names, as `DECIMAL(12, 2)`.  SqlError if it is not stored."""
     if node.this in (_T.DECIMAL, _T.BIGDECIMAL, _T.MONEY):
         sizes = [int(e.this.this) for e in node.expressions]
         precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
-        if precision > MOST:
-            raise SqlError(f"DECIMAL({precision}) has too many digits: at most {MOST}", node)
+        if precision > types.MOST:
+            raise SqlError(f"DECIMAL({precision}) has too many digits: at most {types.MOST}", node)
         if scale > precision:
             raise SqlError(
                 f"DECIMAL({precision},{scale}) has more digits after the point than in all", node
             )
-        return decimal(precision, scale)
+        return types.decimal(precision, scale)
     if node.this in _NAMES:
-        return LONG if node.this == _T.INT128 else SqlType(_NAMES[node.this])
+        return types.LONG if node.this == _T.INT128 else types.SqlType(_NAMES[node.this])
     if node.this == _T.ENUM and node.expressions:
-        return SqlType("ENUM", words=tuple(word.name for word in node.expressions))
+        return types.SqlType("ENUM", words=tuple(word.name for word in node.expressions))
     sized = node.args.get("values")
     if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1 and not sized:
-        return list_of(sql_type(node.expressions[0]))
+        return types.list_of(sql_type(node.expressions[0]))
     if node.this == _T.STRUCT and all(isinstance(item, exp.ColumnDef) for item in node.expressions):
-        return SqlType(
+        return types.SqlType(
             "STRUCT",
             fields=tuple((field.name, sql_type(field.args["kind"])) for field in node.expressions),
         )
     if node.this == _T.MAP and len(node.expressions) == 2:
-        return map_of(*map(sql_type, node.expressions))
+        return types.map_of(*map(sql_type, node.expressions))
     shown = node.sql(dialect="duckdb")
     if node.this == _T.USERDEFINED:
         raise SqlError(
@@ -108,18 +84,18 @@ def constant(node: exp.Expr) -> Typed | None:
     """Return a literal, a negative number or a cast of a literal; None for any other expression."""
     match node:
         case exp.Null():
-            return Typed(Lit(None, "int64"), NULL, True)
+            return Typed(Lit(None, "int64"), types.NULL, True)
         case exp.Boolean():
-            return Typed(Lit(bool(node.this), "bool"), BOOLEAN, False)
+            return Typed(Lit(bool(node.this), "bool"), types.BOOLEAN, False)
         case exp.Literal() if node.is_string:
-            return Typed(Lit(str(node.this), "string"), VARCHAR, False)
+            return Typed(Lit(str(node.this), "string"), types.VARCHAR, False)
         case exp.Literal():
             return number(str(node.this), node)
         case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return number(f"-{node.this.this}", node)
         case exp.Cast() if not isinstance(node, exp.TryCast):
             inner, type_ = constant(node.this), sql_type(node.to)
-            known = inner is not None and type_ != INTERVAL and not type_.is_nested
+            known = inner is not None and type_ != types.INTERVAL and not type_.is_nested
             return converted(inner._replace(bare=False), type_, node) if inner and known else None
     return None
 
@@ -129,38 +105,40 @@ def number(text: str, node: exp.Expr) -> Typed:
     if sum_ := re.fullmatch(r"(.*e[+-]?\d+)([+-])(.*)", text, re.IGNORECASE):
         raise SqlError(f"{text} is read as one number: write {' '.join(sum_.groups())}", node)
     if "e" in text.lower():
-        return Typed(Lit(float(text), "float64"), DOUBLE, False)
+        return Typed(Lit(float(text), "float64"), types.DOUBLE, False)
     if "." in text:
         digits = text.lstrip("-").replace(".", "").lstrip("0")
         scale = len(text.partition(".")[2])
         precision = max(
             len(digits), scale + 1 if text.lstrip("-").startswith("0") or scale == 0 else scale
         )
-        if precision > MOST:
-            return Typed(Lit(LongNumber(text), "float64"), DOUBLE, False)
-        type_ = decimal(precision, scale)
+        if precision > types.MOST:
+            return Typed(Lit(LongNumber(text), "float64"), types.DOUBLE, False)
+        type_ = types.decimal(precision, scale)
         return Typed(
-            Lit(Decimal(text), type_.store if type_.wide else f"decimal({DIGITS},{scale})"),
+            Lit(Decimal(text), type_.store if type_.wide else f"decimal({types.DIGITS},{scale})"),
             type_,
             False,
         )
-    if len(text.lstrip("-0")) > MOST:
-        raise SqlError(f"{text[:20]}... is too large: integers have at most {MOST} digits", node)
+    if len(text.lstrip("-0")) > types.MOST:
+        raise SqlError(
+            f"{text[:20]}... is too large: integers have at most {types.MOST} digits", node
+        )
     value = int(text)
     if not -(2**63) <= value < 2**63:
-        return Typed(Lit(Decimal(value), LONG.store), LONG, False)
-    type_ = INTEGER if -(2**31) <= value < 2**31 else BIGINT
+        return Typed(Lit(Decimal(value), types.LONG.store), types.LONG, False)
+    type_ = types.INTEGER if -(2**31) <= value < 2**31 else types.BIGINT
     return Typed(Lit(value, "int64"), type_, False, bare=True)
 
 
-def converted(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
+def converted(value: Typed, type_: types.SqlType, node: exp.Expr | None) -> Typed:
     """Return a constant in another type, as CAST does.  Raises NoValueError if it does not fit."""
     assert isinstance(value.term, Lit)
     raw = value.term.value
     if raw is None:
         return Typed(Lit(None, type_.store), type_, True)
     try:
-        given = _as_text(raw, value.type) if type_ == VARCHAR else raw
+        given = _as_text(raw, value.type) if type_ == types.VARCHAR else raw
         return Typed(Lit(_converted(given, type_), type_.store), type_, False)
     except (ValueError, InvalidOperation, OverflowError):
         raise NoValueError(f"{raw!r} is not a value of type {type_}", node) from None
@@ -170,39 +148,39 @@ class NoValueError(SqlError):
     """A constant has no value of a type; under TRY it is null."""
 
 
-def _converted(value: object, type_: SqlType) -> Value:
+def _converted(value: object, type_: types.SqlType) -> Value:
     if type_.is_integer or type_.is_decimal:
         return _exact(value, type_)
     if type_.is_float:
         return _float(value, type_)
-    if type_ == VARCHAR:
+    if type_ == types.VARCHAR:
         return shown(value)
     if type_.words:
         return type_.words[type_.words.index(value)]  # ValueError for a number, too
-    if type_ == BLOB:
+    if type_ == types.BLOB:
         return value if isinstance(value, bytes) else _bytes(shown(value))
     if isinstance(value, str) and type_ in _READERS:
         return _READERS[type_](value)
-    if type_ == BOOLEAN:
+    if type_ == types.BOOLEAN:
         return bool(_plain(value))
-    return shown(value) if type_ in (JSON, UUID) else _moment(value, type_)
+    return shown(value) if type_ in (types.JSON, types.UUID) else _moment(value, type_)
 
 
-_READERS: dict[SqlType, Callable[[str], Value]] = {
-    BOOLEAN: readings.truth, DATE: readings.day, TIMESTAMP: readings.moment,
-    TIMESTAMPTZ: readings.zoned,
-    TIME: readings.clock, UUID: readings.identifier, JSON: readings.json_text,
+_READERS: dict[types.SqlType, Callable[[str], Value]] = {
+    types.BOOLEAN: readings.truth, types.DATE: readings.day, types.TIMESTAMP: readings.moment,
+    types.TIMESTAMPTZ: readings.zoned,
+    types.TIME: readings.clock, types.UUID: readings.identifier, types.JSON: readings.json_text,
 }  # fmt: skip
 
 
-def _as_text(value: object, type_: SqlType) -> str:
-    if type_ == FLOAT:
+def _as_text(value: object, type_: types.SqlType) -> str:
+    if type_ == types.FLOAT:
         return str(float(str(np.float32(str(value)))))
     if (
         type_.is_decimal and type_.precision == type_.scale
     ):  # DuckDB writes no zero before the point
         return shown(value).replace("0.", ".", 1)
-    return shown(value) + "+00" * (type_ == TIMESTAMPTZ)
+    return shown(value) + "+00" * (type_ == types.TIMESTAMPTZ)
 
 
 def _plain(value: object) -> int | float | Decimal | str:
@@ -213,7 +191,7 @@ def _plain(value: object) -> int | float | Decimal | str:
     raise ValueError
 
 
-def _exact(value: object, type_: SqlType) -> int | Decimal:
+def _exact(value: object, type_: types.SqlType) -> int | Decimal:
     """Return a whole number or a decimal of a type.  Raises ValueError if it has none."""
     given = _plain(value.text if isinstance(value, LongNumber) else value)
     if type_.is_integer and isinstance(given, str):
@@ -223,7 +201,7 @@ def _exact(value: object, type_: SqlType) -> int | Decimal:
     else:
         exact = as_decimal(given, type_.scale)
     if type_.is_decimal or type_.wide:
-        exact = checked(exact, type_.scale, type_.precision or MOST)
+        exact = checked(exact, type_.scale, type_.precision or types.MOST)
     least, most = type_.range or (exact, exact)
     whole = int(exact.quantize(Decimal(1), "ROUND_HALF_UP", EXACT)) if type_.is_integer else exact
     if not least <= whole <= most:
@@ -231,10 +209,10 @@ def _exact(value: object, type_: SqlType) -> int | Decimal:
     return Decimal(whole) if type_.wide else whole
 
 
-def _float(value: object, type_: SqlType) -> float:
+def _float(value: object, type_: types.SqlType) -> float:
     given = _plain(value)
     found = readings.number(given) if isinstance(given, str) else float(given)
-    if type_ != FLOAT:
+    if type_ != types.FLOAT:
         return found
     with np.errstate(over="ignore"):
         single = float(np.float32(found))
@@ -264,17 +242,17 @@ def _bytes(text: str) -> bytes:
     )
 
 
-def _moment(value: object, type_: SqlType) -> Value:
-    if isinstance(value, time) and type_ == TIME:
+def _moment(value: object, type_: types.SqlType) -> Value:
+    if isinstance(value, time) and type_ == types.TIME:
         return value
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if not isinstance(value, datetime):
         raise ValueError
     value = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-    if type_ == TIMESTAMPTZ:
+    if type_ == types.TIMESTAMPTZ:
         return value.replace(tzinfo=UTC)  # a time without a zone is one in UTC
-    return value.date() if type_ == DATE else value.time() if type_ == TIME else value
+    return value.date() if type_ == types.DATE else value.time() if type_ == types.TIME else value
 
 
 def literal(value: Any) -> exp.Expr:

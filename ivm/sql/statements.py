@@ -19,6 +19,7 @@ from sqlglot.errors import SqlglotError
 from ivm.answer import Answer
 from ivm.errors import (
     ConstraintError,
+    FunctionConflictError,
     IvmError,
     LimitError,
     MaintainError,
@@ -76,6 +77,7 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refu
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 ONE_BY_ONE = 3  # runs of a statement until it is known
+SEVERAL = "a subquery used as a value has several rows: write max(x), any_value(x) or LIMIT 1 in it"
 MISTAKE = "a mistake in ivm, please report it"
 # what errors of rules begin with or have within, as a statement says it
 WORDS = {
@@ -85,6 +87,9 @@ WORDS = {
     "^recursion through a negation": (
         "the recursion reads itself in NOT IN, NOT EXISTS, EXCEPT or the other side of an outer "
         "join: that has no meaning"
+    ),
+    "^(.+) is of block .* which reads block `(.+)`: put": (
+        r"\1 reads \2: a view that reads itself is written WITH RECURSIVE"
     ),
     "has no row to begin with": "a view that reads itself is written WITH RECURSIVE",
     r"\(block `(.*)` reads `(.*)`, whose new rules it does not fit\)$": (
@@ -365,7 +370,7 @@ class Statements:
         """Let what goes wrong in a statement be said in the words of SQL, with its place."""
         try:
             yield
-        except ConstraintError as error:
+        except (ConstraintError, FunctionConflictError) as error:
             if said := self._violated(error):
                 raise SqlError(said, node) from error
             raise
@@ -405,15 +410,19 @@ class Statements:
         made the view.
         """
         said = ""
-        if isinstance(error, ConstraintError):
+        if isinstance(error, ConstraintError | FunctionConflictError):
             said = self._violated(error)
         elif isinstance(error, RangeError) and error.of:
             said = self._in_words(error)
         if said:
             error.args = (said,)
 
-    def _violated(self, error: ConstraintError) -> str:
-        """Return the error of a constraint of a table in the words of SQL; empty for another."""
+    def _violated(self, error: ConstraintError | FunctionConflictError) -> str:
+        """Return the error of a constraint of a table, or of a subquery of one row, in the words of
+        SQL; empty for another.
+        """
+        if isinstance(error, FunctionConflictError):
+            return SEVERAL if PART.search(error.predicate) else ""
         with Reader(self.host).catalog() as catalog:
             for name, table in catalog.tables.items():
                 texts = [*(table.get("constraints") or {}).values()]

@@ -107,6 +107,8 @@ def no_statement(node: exp.Expr) -> SqlError:
             f"{word.upper()} does not go on like this: {shown[:50]}; docs/sql.md shows how it does",
             node,
         )
+    if isinstance(node, exp.Comment):
+        near = ": comments are not kept, leave it out"
     if isinstance(node, exp.Summarize):
         near = ": write SELECT count(x), count(DISTINCT x), min(x), max(x), avg(x) FROM t"
     return SqlError(

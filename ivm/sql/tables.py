@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -14,15 +14,8 @@ from sqlglot.errors import SqlglotError
 
 from ivm.errors import UninstallError
 from ivm.installation import Blocks
-from ivm.sql.catalog import Catalog, unnamed
-from ivm.sql.constraints import (
-    NO_SUBQUERIES,
-    add_constraints,
-    columns_saved,
-    constraints_of,
-    drop_index,
-    renamed,
-)
+from ivm.sql import constraints
+from ivm.sql.catalog import NAMED, Catalog, unnamed
 from ivm.sql.conversions import convert
 from ivm.sql.dialects.read import read
 from ivm.sql.errors import SqlError, nearest
@@ -44,6 +37,7 @@ TYPE = re.compile(
 
 
 SERIAL = {"SMALLSERIAL": "SMALLINT", "SERIAL": "INTEGER", "BIGSERIAL": "BIGINT"}
+DEFAULTS = {"this", "default"}, {"this", "drop"}  # what ALTER COLUMN has of a DEFAULT
 ALWAYS, BY_DEFAULT = "always", "by default"
 Row = tuple[Any, ...]
 
@@ -75,16 +69,19 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
     columns: list[Definition] = []
     key: list[str] = []
     checks: list[exp.Expr] = []
+    keys = 0
     for node in nodes:
         if isinstance(node, exp.ColumnDef):
             column, is_key = _column(node, checks)
             columns.append(column)
             key += [column.name] * is_key
+            keys += is_key
             continue
         if isinstance(node, exp.Identifier | exp.Column):
             raise SqlError(f"column {node.name} has no type", node)
         inner = unnamed(node)
         if isinstance(inner, exp.PrimaryKey):
+            keys += 1
             key += [item.name for item in inner.expressions]
         else:
             checks.append(inner)
@@ -97,6 +94,8 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
             f"PRIMARY KEY ({lost[0]}): the table has no such "
             f"column{nearest(lost[0], known.values())}"
         )
+    if keys > 1 or len({column.lower() for column in key}) < len(key):
+        raise SqlError("a table has one PRIMARY KEY, of different columns: PRIMARY KEY (a, b)")
     key = [known[column.lower()] for column in key]
     return [c._replace(nullable=c.nullable and c.name not in key) for c in columns], key, checks
 
@@ -114,18 +113,8 @@ def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bo
                 is_key = True
             case exp.DefaultColumnConstraint():
                 default = given.kind.this.sql(dialect="duckdb")
-            case exp.CheckColumnConstraint():
-                checks.append(given.kind)
-            case exp.UniqueColumnConstraint():
-                checks.append(
-                    exp.UniqueColumnConstraint(
-                        this=exp.Schema(expressions=[exp.to_identifier(node.name)])
-                    )
-                )
-            case exp.Reference():
-                checks.append(
-                    exp.ForeignKey(expressions=[exp.to_identifier(node.name)], reference=given.kind)
-                )
+            case exp.CheckColumnConstraint() | exp.UniqueColumnConstraint() | exp.Reference():
+                checks.append(_check(node, given))
             case exp.CommentColumnConstraint() | exp.AutoIncrementColumnConstraint():
                 pass
             case exp.GeneratedAsIdentityColumnConstraint() if not given.kind.expression:
@@ -141,10 +130,22 @@ def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bo
     return Definition(node.name, type_, nullable and not identity, default, identity), is_key
 
 
+def _check(node: exp.ColumnDef, given: exp.ColumnConstraint) -> exp.Expr:
+    """Return a constraint of a column as one of its table."""
+    check: exp.Expr
+    check, columns = given.kind, [exp.to_identifier(node.name)]
+    if isinstance(check, exp.UniqueColumnConstraint):
+        check = exp.UniqueColumnConstraint(this=exp.Schema(expressions=columns))
+    elif isinstance(check, exp.Reference):
+        check = exp.ForeignKey(expressions=columns, reference=check)
+    check.meta[NAMED] = given.name
+    return check
+
+
 def _refuse_default(text: str | None, type_: SqlType, node: exp.Expr) -> None:
     """Raise SqlError for a DEFAULT that has no value in a column of a type."""
     if text is not None:
-        values = Expressions(Builder("sql"), Scope(Body(), []), NO_SUBQUERIES)
+        values = Expressions(Builder("sql"), Scope(Body(), []), constraints.NO_SUBQUERIES)
         convert(values.value(default_node(text)), type_, node)
 
 
@@ -182,21 +183,11 @@ def create(
     if not columns:
         raise SqlError("a table has columns: name them with their types, as in (a INTEGER)", node)
     for column in columns:
-        if set("`$\n") & {*column.name}:
-            raise SqlError(
-                f"{column.name!r} cannot be the name of a column: leave out `, $ and line breaks",
-                node,
-            )
+        refuse_name(column.name, node, "column")
         _refuse_interval(column, node)
-    stored = catalog.find(name)
-    if stored is not None or catalog.view(name) is not None:
-        if node.args.get("exists"):
-            return False
-        if not node.args.get("replace") or stored is None or stored in catalog.kept:
-            raise SqlError(
-                f"{stored or name} exists already: DROP it first, or CREATE TABLE IF NOT EXISTS",
-                node,
-            )
+    if not may_create(catalog, name, node):
+        return False
+    if (stored := catalog.find(name)) is not None:
         _let_go(blocks, catalog, stored)
     typed = tuple(c.stored for c in columns)
     if key:
@@ -205,6 +196,28 @@ def create(
         create_bag(blocks.txn, name, typed)
     catalog.tables[name] = {"columns": [c.saved() for c in columns]}
     return True
+
+
+def may_create(catalog: Catalog, name: str, node: exp.Create) -> bool:
+    """Return whether a table or view is to be created.  Raises SqlError if its name is taken."""
+    known = catalog.find(name)
+    if known is None and catalog.view(name) is None:
+        return True
+    if node.args.get("exists"):
+        return False
+    is_like = (known is None or known in catalog.kept) == (node.args["kind"].upper() == "VIEW")
+    if node.args.get("replace") and is_like:
+        return True
+    remedy = "CREATE OR REPLACE it, or DROP it first" if is_like else "choose another name"
+    raise SqlError(f"{known or name} exists already: {remedy}", node)
+
+
+def refuse_name(name: str, node: exp.Expr, of: str = "table or view") -> None:
+    """Raise SqlError for a name that rules cannot write."""
+    if not name or set("`$\n" + ":" * (of != "column")) & {*name}:
+        raise SqlError(
+            f"{name!r} cannot be the name of a {of}: leave out `, $, : and line breaks", node
+        )
 
 
 def _refuse_interval(column: Definition, node: exp.Expr) -> None:
@@ -220,7 +233,7 @@ def _let_go(blocks: Blocks, catalog: Catalog, *tables: str) -> None:
     """Drop tables with their constraints.  Raises DependantsError if anything else reads them."""
     for stored in tables:
         if catalog.tables.get(stored, {}).get("constraints"):
-            blocks.uninstall(constraints_of(stored))
+            blocks.uninstall(constraints.constraints_of(stored))
     for stored in tables:
         if blocks.reads(stored):
             raise DependantsError(f"rules read {stored}: uninstall them first")
@@ -282,10 +295,12 @@ def define_type(host: Host, node: exp.Command) -> None:
 def drop(host: Host, node: exp.Drop) -> None:
     """DROP TABLE, DROP VIEW and DROP INDEX.  Several are dropped only if each may be."""
     names = [*dict.fromkeys(table.name for table in node.args["tables"])]
-    if (node.args.get("kind") or "").upper() == "INDEX":
+    if (kind := node.args["kind"].upper()) == "INDEX":
         for name in names:
-            drop_index(host, name, node)
+            constraints.drop_index(host, name, node)
         return
+    if kind not in ("TABLE", "VIEW"):
+        raise SqlError(f"DROP {kind}: TABLE, VIEW, INDEX and TYPE are dropped", node)
     change_catalog(host, f"drop {', '.join(names)}", partial(_drop, names, node))
 
 
@@ -321,20 +336,27 @@ def _drop(names: list[str], node: exp.Drop, blocks: Blocks, catalog: Catalog) ->
 
 
 def alter(host: Host, node: exp.Alter) -> None:
-    """ALTER TABLE: ADD, DROP and RENAME COLUMN, RENAME TO, ADD CONSTRAINT."""
+    """ALTER TABLE: ADD, DROP and RENAME COLUMN, RENAME TO, ADD and DROP CONSTRAINT, defaults."""
     if added := [arg for arg in node.args["actions"] if isinstance(arg, exp.AddConstraint)]:
         if len(added) < len(node.args["actions"]):
             raise SqlError("ADD CONSTRAINT is a statement of its own", added[0])
-        add_constraints(host, node, [item for action in added for item in action.expressions])
+        constraints.add_constraints(
+            host, node, [item for action in added for item in action.expressions]
+        )
         return
+    kind, name = str(node.args["kind"]), node.this.name
 
     def change(blocks: Blocks, catalog: Catalog) -> None:
-        table = catalog.own_table(node.this.name, node, "DROP it, and CREATE it again")
+        if kind not in ("TABLE", "VIEW") or (
+            kind == "VIEW" and catalog.find(name) in catalog.tables
+        ):
+            raise SqlError(f"ALTER {kind} {name}: tables are altered; DROP it, and CREATE it", node)
+        table = catalog.own_table(name, node, "DROP it, and CREATE it again")
         for action in node.args["actions"]:
-            _alter(blocks.txn, catalog, table, action)
+            table = _alter(blocks, catalog, table, action)
 
     try:
-        change_catalog(host, f"alter table {node.this.name}", change)
+        change_catalog(host, f"alter table {name}", change)
     except DependantsError as error:
         raise SqlError(
             f"{_reading(host, node)}: DROP them, ALTER the table and CREATE them again", node
@@ -358,7 +380,11 @@ def _reading(host: Host, node: exp.Expr) -> str:
     names, lines = [name for name in dict.fromkeys(stored) if name is not None], list[str]()
     own = {
         *names,
-        *(constraints_of(name) for name in names if isinstance(node, exp.Drop | exp.Create)),
+        *(
+            constraints.constraints_of(name)
+            for name in names
+            if isinstance(node, exp.Drop | exp.Create)
+        ),
     }
     for name in names:
         others = [block for block in rules.blocks if block.name not in own]
@@ -369,47 +395,30 @@ def _reading(host: Host, node: exp.Expr) -> str:
 
 
 def _refuse_taken(table: str, name: str, columns: list[dict[str, Any]], node: exp.Expr) -> None:
-    """Raise SqlError for a name that one of some columns has."""
+    """Raise SqlError for a name that no column may have, or that one of some columns has."""
+    refuse_name(name, node, "column")
     if name.lower() in (column["name"].lower() for column in columns):
         raise SqlError(f"{table} has a column {name} already", node)
 
 
-def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
-    saved = catalog.tables.setdefault(name, {"columns": columns_saved(catalog, name)})
+def _alter(blocks: Blocks, catalog: Catalog, name: str, action: exp.Expr) -> str:
+    """Alter a table; return its name then."""
+    saved = catalog.tables.setdefault(name, {"columns": constraints.columns_saved(catalog, name)})
     match action:
         case exp.ColumnDef():
-            checks: list[exp.Expr] = []
-            column, _ = _column(action, checks)
-            _refuse_interval(column, action)
-            _refuse_taken(name, column.name, saved["columns"], action)
-            if checks:
-                raise SqlError("CHECK, UNIQUE and REFERENCES are named in CREATE TABLE", action)
-            default = default_value(column.default, column.type, action)
-            added = column.stored
-            if catalog.weighs(name):
-                _made_anew(
-                    txn, name, [*txn[name].schema.columns, added], lambda row: (*row, default)
-                )
-            else:
-                txn.add_column(name, added, default)
-            saved["columns"].append(column.saved())
+            with _freed(blocks, catalog, name, catalog.weighs(name)):
+                _add_column(blocks.txn, catalog, name, action)
+        case exp.Drop() if action.args["kind"] == "CONSTRAINT":
+            constraints.drop_constraints(blocks, catalog, name, action)
         case exp.Drop():
             for column in action.args["tables"]:
-                old = _own(catalog, name, column.name, action)
-                if old in txn[name].schema.key and not catalog.weighs(name):
-                    raise SqlError(f"{old} is of the key of {name}, which stays whole", action)
-                if catalog.weighs(name):
-                    place = [c.name for c in txn[name].schema.columns].index(old)
-                    left = [c for c in txn[name].schema.columns if c.name != old]
-                    _made_anew(txn, name, left, lambda row, p=place: (*row[:p], *row[p + 1 :]))  # type: ignore[misc]
-                else:
-                    txn.drop_column(name, old)
-                saved["columns"] = [c for c in saved["columns"] if c["name"] != old]
+                with _freed(blocks, catalog, name, catalog.weighs(name)):
+                    _drop_column(blocks.txn, catalog, name, column.name, action)
         case exp.RenameColumn():
             old, new = _own(catalog, name, action.this.name, action), action.args["to"].name
             others = [c for c in saved["columns"] if c["name"] != old]
             _refuse_taken(name, new, others, action)
-            txn.rename_column(name, old, new)
+            blocks.txn.rename_column(name, old, new)
             saved["columns"] = [
                 {**c, "name": new} if c["name"] == old else c for c in saved["columns"]
             ]
@@ -419,15 +428,99 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
             }
             if checks := saved.get("constraints"):
                 saved["constraints"] = {
-                    rule: renamed(text, old, new) for rule, text in checks.items()
+                    rule: constraints.renamed(text, old, new) for rule, text in checks.items()
                 }
         case exp.AlterRename():
-            txn.rename(name, action.this.name)
-            catalog.tables[action.this.name] = catalog.tables.pop(name)
+            new = action.this.name
+            refuse_name(new, action)
+            if catalog.find(new) not in (None, name) or catalog.view(new) is not None:
+                raise SqlError(f"{new} exists already: DROP it first, or choose another", action)
+            with _freed(blocks, catalog, name, True, new):
+                blocks.txn.rename(name, new)
+                catalog.tables[new] = catalog.tables.pop(name)
+            return str(new)
+        case exp.AlterColumn() if {n for n, given in action.args.items() if given} in DEFAULTS:
+            _set_default(catalog, name, action)
         case _:
             raise SqlError(
-                f"ALTER TABLE {action.sql(dialect='duckdb')[:40]} is not evaluated", action
+                f"ALTER TABLE {action.sql(dialect='duckdb')[:40]} is not evaluated: CREATE another "
+                "table so, and INSERT the rows",
+                action,
             )
+    return name
+
+
+@contextmanager
+def _freed(
+    blocks: Blocks, catalog: Catalog, name: str, are_freed: bool, new: str = ""
+) -> Iterator[None]:
+    """Let the constraints of a table go, if `are_freed`, while it is made anew or gets a new name.
+
+    Raises DependantsError if anything else reads it.
+    """
+    checks = catalog.constraints(name) if are_freed else []
+    if checks:
+        blocks.uninstall(constraints.constraints_of(name))
+        if blocks.reads(name):
+            raise DependantsError(name)
+    yield
+    for table in (table for check in checks for table in check.find_all(exp.Table)):
+        if new and table.name.lower() == name.lower():  # a key that refers to its own table
+            table.set("this", exp.to_identifier(new))
+    if checks:
+        constraints.constrain(blocks, catalog, new or name, checks)
+
+
+def _add_column(txn: Any, catalog: Catalog, name: str, node: exp.ColumnDef) -> None:
+    checks: list[exp.Expr] = []
+    (column, is_key), saved = _column(node, checks), catalog.tables[name]["columns"]
+    _refuse_interval(column, node)
+    _refuse_taken(name, column.name, saved, node)
+    if checks or is_key or column.identity:
+        raise SqlError("keys and numbers are of CREATE TABLE: add others by ADD CONSTRAINT", node)
+    if isinstance(_default(column.default or "NULL"), exp.Rand | exp.Uuid):
+        raise SqlError("DEFAULT by chance: add the column without it, then UPDATE", node)
+    value = default_value(column.default, column.type, node)
+    if value is None and not column.nullable and len(txn[name]):
+        raise SqlError(f"{column.name} is NOT NULL, and rows are there: give it a DEFAULT", node)
+    if catalog.weighs(name):
+        columns = [*txn[name].schema.columns, column.stored]
+        _made_anew(txn, name, columns, lambda row: (*row, value))
+    else:
+        txn.add_column(name, column.stored, value)
+    saved.append(column.saved())
+
+
+def _drop_column(txn: Any, catalog: Catalog, name: str, given: str, node: exp.Drop) -> None:
+    old, saved = _own(catalog, name, given, node), catalog.tables[name]
+    known = [column.name for column in txn[name].schema.columns]
+    if len(known) == 1:
+        raise SqlError(f"{old} is the last column of {name}: DROP TABLE {name}", node)
+    if old in txn[name].schema.key and not catalog.weighs(name):
+        raise SqlError(f"{old} is of the key of {name}, which stays whole", node)
+    for index, (columns, _) in saved.get("indices", {}).items():
+        if old in columns:
+            raise SqlError(f"{old} is of the index {index}: DROP INDEX {index} first", node)
+    constraints.refuse_constrained(catalog, name, old, node)
+    if catalog.weighs(name):
+        place = known.index(old)
+        left = [column for column in txn[name].schema.columns if column.name != old]
+        _made_anew(txn, name, left, lambda row: (*row[:place], *row[place + 1 :]))
+    else:
+        txn.drop_column(name, old)
+    saved["columns"] = [c for c in saved["columns"] if c["name"] != old]
+
+
+def _set_default(catalog: Catalog, name: str, node: exp.AlterColumn) -> None:
+    """ALTER COLUMN ... SET DEFAULT, and DROP DEFAULT."""
+    old, given = _own(catalog, name, node.name, node), node.args.get("default")
+    text = given.sql(dialect="duckdb") if given else None
+    _refuse_default(text, {c.name: c.type for c in catalog.columns(name)}[old], node)
+    for column in catalog.tables[name]["columns"]:
+        if column["name"] == old:
+            if column.get("identity"):
+                raise SqlError(f"{old} gets numbers, and has no DEFAULT", node)
+            column["default"] = text
 
 
 def _made_anew(txn: Any, name: str, columns: list[Column], row_of: Callable[[Row], Row]) -> None:

@@ -55,26 +55,16 @@ def create(host: Host, node: exp.Create, strict: bool, read: Read) -> None:
             f"CREATE {'TEMPORARY ' if kind in ('TABLE', 'VIEW') else ''}{kind}: {KINDS}", node
         )
     name = target.this.name if isinstance(target, exp.Schema) else target.name
-    refuse_name(name, node)
+    tables.refuse_name(name, node)
     if kind == "TABLE":
         _table(host, name, node, read)
         return
     with Reader(host).catalog() as catalog:
         files.refuse_in_view(node, catalog)
-    columns = [item.name for item in target.expressions] if isinstance(target, exp.Schema) else []
     if kept:
-        _kept(host, name, columns, node, strict)
+        _kept(host, name, node, strict)
     else:
-        _expanded(host, name, columns, node)
-
-
-def refuse_name(name: str, node: exp.Expr) -> None:
-    """Raise SqlError for a name that rules cannot write."""
-    if not name or set("`$:\n") & {*name}:
-        raise SqlError(
-            f"{name!r} cannot be the name of a table or view: leave out `, $, : and line breaks",
-            node,
-        )
+        _expanded(host, name, node)
 
 
 def _table(host: Host, name: str, node: exp.Create, read: Read) -> None:
@@ -95,18 +85,20 @@ def _table_of(host: Host, name: str, node: exp.Create, given: pa.Table | None) -
 
     They are those of the version before; a query that fails leaves all as it was.
     """
-    reader, made = Reader(host), given
+    reader = Reader(host)
     with reader.catalog() as catalog:
-        if not node.args.get("replace") and not _may_create(catalog, name, node):
+        if not tables.may_create(catalog, name, node):
             return
         if given is None:
             rows, _ = translated(catalog, name, node.expression)
             types = [(n, INTEGER if v.type == NULL else v.type) for n, v in rows.columns]
             receiver = Receiver(reader, catalog, name, [rules.Column(n, t, True) for n, t in types])
-            made = receiver.checked(receiver.rows(node.expression, receiver.columns), node)
+            made: Any = receiver.checked(receiver.rows(node.expression, receiver.columns), node)
         else:
             types = [(c.name, c.type) for c in files.columns_in(given.schema, name, node)]
-    columns = [tables.Definition(n, type_, True, None) for n, type_ in types]
+            made = [*given.columns]
+    named = zip(_names(node, name, [n for n, _ in types]), types, strict=True)
+    columns = [tables.Definition(n, type_, True, None) for n, (_, type_) in named]
 
     def change(blocks: Blocks, catalog: Catalog) -> None:
         if tables.create(blocks, catalog, name, columns, [], node):
@@ -115,52 +107,49 @@ def _table_of(host: Host, name: str, node: exp.Create, given: pa.Table | None) -
     change_catalog(host, f"create table {name}", change)
 
 
-def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
+def _names(node: exp.Create, name: str, known: list[str]) -> list[str]:
+    """Return the names of a query's columns, of which a CREATE may give the first others."""
+    given = node.this.expressions if isinstance(node.this, exp.Schema) else []
+    if any(isinstance(item, exp.ColumnDef) for item in given):
+        raise SqlError("types follow from the query: name the columns only", node)
+    if len(given) > len(known):
+        raise SqlError(
+            f"{counted(len(given), 'name')} for {counted(len(known), 'column')} of {name}", node
+        )
+    names = [*(item.name for item in given), *known[len(given) :]]
+    if given and len({n.lower() for n in names}) < len(names):
+        raise SqlError(f"two columns of {name} have one name", node)
+    return names
+
+
+def _expanded(host: Host, name: str, node: exp.Create) -> None:
     """Keep the text of a view, which is expanded where it is named."""
 
-    def change(_blocks: Blocks, catalog: Catalog) -> None:
-        if not _may_create(catalog, name, node):
+    def change(blocks: Blocks, catalog: Catalog) -> None:
+        if not tables.may_create(catalog, name, node):
             return
+        if (kept := catalog.find(name)) is not None:
+            blocks.uninstall(catalog.kept.pop(kept)["block"])
         for view in [n for n in catalog.views if n.lower() == name.lower()]:
             del catalog.views[view]
         queries = Queries(Builder(name), catalog.schema())
-        queries.query(node.expression)  # its errors are shown now
-        catalog.views[name] = {**to_save(node), "columns": columns}
+        rows = queries.query(node.expression)  # its errors are shown now
+        _names(node, name, [n for n, _ in rows.columns])
+        columns = node.this.expressions if isinstance(node.this, exp.Schema) else []
+        catalog.views[name] = {**to_save(node), "columns": [item.name for item in columns]}
 
     change_catalog(host, f"create view {name}", change)
 
 
-def _may_create(catalog: Catalog, name: str, node: exp.Create) -> bool:
-    """Return whether a view is to be created.  Raises SqlError if its name is taken."""
-    known = catalog.find(name)
-    expanded = any(view.lower() == name.lower() for view in catalog.views)
-    if known is None and not expanded:
-        return True
-    if node.args.get("exists"):
-        return False
-    is_view = expanded or known in catalog.kept
-    if is_view and node.args.get("replace"):
-        return True
-    remedy = "CREATE OR REPLACE it, or DROP it first" if is_view else "choose another name"
-    raise SqlError(f"{known or name} exists already: {remedy}", node)
-
-
-def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: bool) -> None:
+def _kept(host: Host, name: str, node: exp.Create, strict: bool) -> None:
     """Install the rules of a kept view, and fill it."""
     with host.store.snapshot() as snap:
         catalog, before = Catalog(snap), catalog_of(snap)
-        if not _may_create(catalog, name, node):
+        if not tables.may_create(catalog, name, node):
             return
         own = catalog.find(name)
         rows, queries = translated(catalog, name, node.expression, has_clock=True)
-        names = [n for n, _ in rows.columns]
-        if columns:
-            if len(columns) > len(names):
-                raise SqlError(
-                    f"{counted(len(columns), 'name')} for {counted(len(names), 'column')} of {name}",
-                    node,
-                )
-            names[: len(columns)] = columns
+        names = _names(node, name, [n for n, _ in rows.columns])
     for column, value in rows.columns:
         if value.type == BLOB and isinstance(queries.builder.resolve(value.term), Lit):
             raise SqlError(f"{column}: bytes that are written out are no column of a view", node)
@@ -188,6 +177,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         refuse_changed(trees.program, before, blocks.txn, node)
         if own is not None and own != name:
             catalog.kept.pop(own, None)
+        catalog.views = {n: v for n, v in catalog.views.items() if n.lower() != name.lower()}
         catalog.kept[name] = saved
         blocks.install(trees.program, name, replace=own is not None)
 
@@ -231,7 +221,7 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
             names, values = ([*column] for column in zip(*settings, strict=True))
             return Answer(pa.table({"name": of_texts(names), "setting": of_texts(values)}))
         return Answer(pa.table({"name": of_texts(sorted(catalog.names()))}))
-    target = node.this
+    target, keys, defaults = node.this, dict[str, str](), dict[str, str | None]()
     if isinstance(target, exp.Table) and (
         catalog.find(target.name) or catalog.view(target.name) is None
     ):
@@ -242,29 +232,28 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
                 node,
             )
         shown = [
-            (c.name, str(c.type), c.nullable or kept in catalog.kept) for c in catalog.columns(kept)
+            (c.name, c.type, c.nullable or kept in catalog.kept) for c in catalog.columns(kept)
         ]
-        plain = kept not in catalog.kept and not catalog.weighs(kept)
-        key = {*catalog.source[kept].info.schema.key} if plain else set()
+        keys = {name: "UNI" for names in catalog.unique_names(kept) for name in names}
+        if kept not in catalog.kept and not catalog.weighs(kept):
+            keys |= dict.fromkeys(catalog.source[kept].info.schema.key, "PRI")
+        saved = catalog.tables.get(kept, {}).get("columns", ())
+        defaults = {column["name"]: column["default"] for column in saved}
     else:
         query = exp.select("*").from_(target.copy()) if isinstance(target, exp.Table) else target
         made = queries(catalog)
         rows = made.query(query)
-        shown = [(n, str(INTEGER if v.type == NULL else v.type), True) for n, v in rows.columns]
-        key = set()
-    return Answer(
-        pa.table(
-            {
-                "column_name": of_texts([name for name, _, _ in shown]),
-                "column_type": of_texts([type_ for _, type_, _ in shown]),
-                "null": of_texts(["YES" if null else "NO" for _, _, null in shown]),
-                "key": typed(
-                    Column("key", Type("string", nullable=True)),
-                    ["PRI" if name in key else None for name, _, _ in shown],
-                ),
-            }
-        )
-    )
+        shown = [(n, INTEGER if v.type == NULL else v.type, True) for n, v in rows.columns]
+    columns = {
+        "column_name": [name for name, _, _ in shown],
+        "column_type": [str(type_) for _, type_, _ in shown],
+        "null": ["YES" if null else "NO" for _, _, null in shown],
+        "key": [keys.get(name) for name, _, _ in shown],
+        "default": [defaults.get(name) for name, _, _ in shown],
+        "extra": [None] * len(shown),
+    }
+    text = Type("string", nullable=True)
+    return Answer(pa.table({n: typed(Column(n, text), values) for n, values in columns.items()}))
 
 
 def explained(queries: Queries, query: exp.Expr) -> str:

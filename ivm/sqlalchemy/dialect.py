@@ -11,18 +11,7 @@ from sqlalchemy.sql import compiler
 
 from ivm import dbapi
 from ivm.sql.session import Reader
-from ivm.sql.system.objects import (
-    CHECK,
-    FOREIGN,
-    KEPT,
-    PRIMARY,
-    TABLE,
-    UNIQUE,
-    VIEW,
-    Constraint,
-    Object,
-    objects,
-)
+from ivm.sql.system import objects
 from ivm.sqlalchemy.types import IvmTypeCompiler, alchemy_type
 
 OPTIONS = {"timeout": float, "gather": float, "memory": int, "threads": int}  # of a URL's query
@@ -144,18 +133,18 @@ class IvmDialect(default.DefaultDialect):
 
     # -- what tables tell of themselves
 
-    def _objects(self, connection: Any) -> dict[str, Object]:
+    def _objects(self, connection: Any) -> dict[str, objects.Object]:
         driver = connection.connection.dbapi_connection
         with Reader(driver.workspace, None, driver.transaction).catalog() as catalog:
-            return {table.name: table for table in objects(catalog)}
+            return {table.name: table for table in objects.objects(catalog)}
 
-    def _object(self, connection: Any, name: str) -> Object:
+    def _object(self, connection: Any, name: str) -> objects.Object:
         table = self._objects(connection).get(name)
         if table is None:
             raise exc.NoSuchTableError(name)
         return table
 
-    def _constraints(self, connection: Any, name: str, kind: str) -> list[Constraint]:
+    def _constraints(self, connection: Any, name: str, kind: str) -> list[objects.Constraint]:
         constraints = self._object(connection, name).constraints
         of_kind = [constraint for constraint in constraints if constraint.kind == kind]
         return sorted(of_kind, key=lambda constraint: constraint.name or "")
@@ -191,19 +180,19 @@ class IvmDialect(default.DefaultDialect):
     @reflection.cache
     def get_table_names(self, connection: Any, schema: Any = None, **kw: Any) -> list[str]:
         """Return the names of tables."""
-        return self._names(connection, TABLE)
+        return self._names(connection, objects.TABLE)
 
     @reflection.cache
     def get_view_names(self, connection: Any, schema: Any = None, **kw: Any) -> list[str]:
         """Return the names of views that are expanded."""
-        return self._names(connection, VIEW)
+        return self._names(connection, objects.VIEW)
 
     @reflection.cache
     def get_materialized_view_names(
         self, connection: Any, schema: Any = None, **kw: Any
     ) -> list[str]:
         """Return the names of views that are kept."""
-        return self._names(connection, KEPT)
+        return self._names(connection, objects.KEPT)
 
     def get_temp_table_names(self, connection: Any, schema: Any = None, **kw: Any) -> list[str]:
         """Return nothing."""
@@ -237,7 +226,7 @@ class IvmDialect(default.DefaultDialect):
         self, connection: Any, table_name: str, schema: Any = None, **kw: Any
     ) -> Any:
         """Return the primary key of a table."""
-        for constraint in self._constraints(connection, table_name, PRIMARY):
+        for constraint in self._constraints(connection, table_name, objects.PRIMARY):
             return {"constrained_columns": constraint.columns, "name": constraint.name}
         return {"constrained_columns": [], "name": None}
 
@@ -254,7 +243,7 @@ class IvmDialect(default.DefaultDialect):
                 "referred_columns": [*constraint.target_columns],
                 "options": {},
             }
-            for constraint in self._constraints(connection, table_name, FOREIGN)
+            for constraint in self._constraints(connection, table_name, objects.FOREIGN)
         ]
 
     def get_unique_constraints(
@@ -268,7 +257,7 @@ class IvmDialect(default.DefaultDialect):
         }
         return [
             {"name": constraint.name, "column_names": constraint.columns}
-            for constraint in self._constraints(connection, table_name, UNIQUE)
+            for constraint in self._constraints(connection, table_name, objects.UNIQUE)
             if tuple(constraint.columns) not in indexed
         ]
 
@@ -281,7 +270,7 @@ class IvmDialect(default.DefaultDialect):
                 "name": constraint.name,
                 "sqltext": constraint.text.removeprefix("CHECK (").removesuffix(")"),
             }
-            for constraint in self._constraints(connection, table_name, CHECK)
+            for constraint in self._constraints(connection, table_name, objects.CHECK)
         ]
 
     def get_indexes(

@@ -21,20 +21,8 @@ import numpy as np
 
 from ivm.lang.functions import define
 from ivm.lang.ir import Const, Term
+from ivm.terms import operands
 from ivm.terms.letters import letters, split
-from ivm.terms.operands import (
-    LONG,
-    LONGEST,
-    Operands,
-    Result,
-    by_value,
-    distinct_rows,
-    fitting,
-    no_value,
-    over_distinct,
-    shown,
-    text_of,
-)
 from pagestore.host import numbers_of, of_numbers, of_texts
 
 if TYPE_CHECKING:
@@ -45,32 +33,32 @@ SIZE_MAX = 10_000
 FILLED = 1 << 20  # characters, up to which a text is filled up without failing
 
 
-def _by_columns(name: str) -> Callable[[Operands], Result]:
+def _by_columns(name: str) -> Callable[[operands.Operands], operands.Result]:
     """Return a function of one text that pyarrow.compute computes, for columns of texts."""
 
-    def computed(x: Operands) -> Result:
+    def computed(x: operands.Operands) -> operands.Result:
         import pyarrow.compute as pc
 
         return x.encode.words(x.gives, getattr(pc, name)(x.texts(0))), x.none()
 
-    return partial(over_distinct, computed)
+    return partial(operands.over_distinct, computed)
 
 
 def _by_pattern(
     compute: Callable[..., "pa.Array"], place: int, lenient: bool = False
-) -> Callable[[Operands], Result]:
+) -> Callable[[operands.Operands], operands.Result]:
     """Return a function that is computed for each distinct pattern, the argument in a place, over
     columns of texts.
 
     It fails where the pattern is not a regular expression, or, if it is `lenient`, is false.
     """
 
-    def computed(x: Operands) -> Result:
+    def computed(x: operands.Operands) -> operands.Result:
         import pyarrow as pa
 
         words, fails = np.zeros(x.n, np.int64), x.none()
         constants = [place, *range(2, len(x.words))]
-        patterns, places = distinct_rows([x.words[n] for n in constants])
+        patterns, places = operands.distinct_rows([x.words[n] for n in constants])
         values = [x._replace(words=[row]).values(0) for row in patterns]
         # those of each pattern, one after the other
         rows = np.argsort(places, kind="stable")
@@ -83,11 +71,11 @@ def _by_pattern(
                 fails[which] = True
         return words, fails & (not lenient)
 
-    return partial(over_distinct, computed)
+    return partial(operands.over_distinct, computed)
 
 
 def _text(value: Any) -> str:
-    return text_of(value) if isinstance(value, bytes) else str(value)
+    return operands.text_of(value) if isinstance(value, bytes) else str(value)
 
 
 def _finds(texts: "pa.Array", pattern: str) -> "pa.Array":
@@ -117,11 +105,11 @@ def _replaced(texts: "pa.Array", pattern: str, new: str) -> "pa.Array":
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    long = numbers_of(pc.binary_length(texts).cast(pa.int64()), np.int64) > LONG
+    long = numbers_of(pc.binary_length(texts).cast(pa.int64()), np.int64) > operands.LONG
     for text in texts.filter(of_numbers(pa.bool_(), long)):
         found = pc.count_substring_regex(text, pattern).as_py()
         most = len(text.as_py()) * (1 + new.count("\\"))  # which inserts parts of what is found
-        fitting(most + found * len(new))
+        operands.fitting(most + found * len(new))
     return pc.replace_substring_regex(texts, pattern, new)
 
 
@@ -162,18 +150,18 @@ def _right(text: str, count: int) -> str:
 
 
 def _repeat(text: str, count: int) -> str:
-    if len(text) * count > LONGEST:
-        no_value()
-    fitting(len(text) * count)
+    if len(text) * count > operands.LONGEST:
+        operands.no_value()
+    operands.fitting(len(text) * count)
     return text * max(0, count)
 
 
 def _pad(text: str, count: int, filling: str, left: bool) -> str:
     if count <= len(text):
         return text[: max(0, count)]
-    if not filling or count > LONGEST:
-        no_value()
-    fitting(count)
+    if not filling or count > operands.LONGEST:
+        operands.no_value()
+    operands.fitting(count)
     size = count - len(text)
     more = (filling * (size // len(filling) + 1))[:size]
     return more + text if left else text + more
@@ -182,12 +170,12 @@ def _pad(text: str, count: int, filling: str, left: bool) -> str:
 def _replace(text: str, old: str, new: str) -> str:
     if not old:
         return text
-    fitting(len(text) + (len(new) - len(old)) * text.count(old) if len(new) > 1 else 0)
+    operands.fitting(len(text) + (len(new) - len(old)) * text.count(old) if len(new) > 1 else 0)
     return text.replace(old, new)
 
 
 def _concat(*texts: str) -> str:
-    fitting(sum(map(len, texts)))
+    operands.fitting(sum(map(len, texts)))
     return "".join(texts)
 
 
@@ -224,9 +212,9 @@ def _formatted(template: str, *values: Any) -> str:
 
 def _marked(mark: str, value: Any) -> str:
     if any(int(size[:10]) > SIZE_MAX for size in re.findall(r"\d+", mark)):
-        no_value()
+        operands.no_value()
     if mark == "{}":
-        return shown(value)
+        return operands.shown(value)
     return format(float(value) if isinstance(value, Decimal) else value, mark[2:-1])
 
 
@@ -266,13 +254,13 @@ def _elapsed(micros: int) -> str:
         f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
         + f".{fraction:06}".rstrip("0").rstrip(".")
     )
-    shown = f"{sign}{days} day{'s' * (days != 1)}" if days else ""
-    return " ".join(one for one in (shown, clock if rest or not days else "") if one)
+    date = f"{sign}{days} day{'s' * (days != 1)}" if days else ""
+    return " ".join(one for one in (date, clock if rest or not days else "") if one)
 
 
 def _hash(value: Any) -> int:
     return int.from_bytes(
-        hashlib.blake2b(shown(value).encode(), digest_size=8).digest(), "big", signed=True
+        hashlib.blake2b(operands.shown(value).encode(), digest_size=8).digest(), "big", signed=True
     )
 
 
@@ -284,73 +272,73 @@ def _is_filled(args: Sequence[Term]) -> bool:
 
 
 # fmt: off
-by_value("string:trim", "string, string? -> string", lambda text, letters=" ": text.strip(letters),
+operands.by_value("string:trim", "string, string? -> string", lambda text, letters=" ": text.strip(letters),
     _of_arrow("utf8_trim"), also="trim")
-by_value("string:ltrim", "string, string? -> string",
+operands.by_value("string:ltrim", "string, string? -> string",
     lambda text, letters=" ": text.lstrip(letters), _of_arrow("utf8_ltrim"), also="ltrim")
-by_value("string:rtrim", "string, string? -> string",
+operands.by_value("string:rtrim", "string, string? -> string",
     lambda text, letters=" ": text.rstrip(letters), _of_arrow("utf8_rtrim"), also="rtrim")
-by_value("string:concat", "string... -> string", _concat, also="concat cat")
-by_value("string:substring", "string, int64, int64? -> string", _substring, _substrings,
+operands.by_value("string:concat", "string... -> string", _concat, also="concat cat")
+operands.by_value("string:substring", "string, int64, int64? -> string", _substring, _substrings,
     also="substring", sql="substring substr")
-by_value("string:left", "string, int64 -> string", lambda text, count: text[:count],
+operands.by_value("string:left", "string, int64 -> string", lambda text, count: text[:count],
     lambda texts, count: _substrings(texts, 1, count), sql="left")
-by_value("string:right", "string, int64 -> string", _right, sql="right")
-by_value("string:lpad", "string, int64, string -> string?",
+operands.by_value("string:right", "string, int64 -> string", _right, sql="right")
+operands.by_value("string:lpad", "string, int64, string -> string?",
     lambda text, count, filling: _pad(text, count, filling, True), sure=_is_filled)
-by_value("string:rpad", "string, int64, string -> string?",
+operands.by_value("string:rpad", "string, int64, string -> string?",
     lambda text, count, filling: _pad(text, count, filling, False), sure=_is_filled)
-by_value("string:replace", "string, string, string -> string", _replace, also="replace",
+operands.by_value("string:replace", "string, string, string -> string", _replace, also="replace",
     sql="replace")
-by_value("string:reverse", "string -> string", _reversed, also="reverse", sql="reverse")
-by_value("string:repeat", "string, int64 -> string?", _repeat, sql="repeat")
-by_value("string:position", "string, string -> int64", lambda text, part: text.find(part) + 1,
+operands.by_value("string:reverse", "string -> string", _reversed, also="reverse", sql="reverse")
+operands.by_value("string:repeat", "string, int64 -> string?", _repeat, sql="repeat")
+operands.by_value("string:position", "string, string -> int64", lambda text, part: text.find(part) + 1,
     also="position")
-by_value("string:starts_with", "string, string -> bool", str.startswith,
+operands.by_value("string:starts_with", "string, string -> bool", str.startswith,
     _of_arrow("starts_with"), also="starts_with", sql="starts_with prefix")
-by_value("string:ends_with", "string, string -> bool", str.endswith, _of_arrow("ends_with"),
+operands.by_value("string:ends_with", "string, string -> bool", str.endswith, _of_arrow("ends_with"),
     also="ends_with", sql="ends_with suffix")
-by_value("string:contains", "string, string -> bool", lambda text, part: part in text,
+operands.by_value("string:contains", "string, string -> bool", lambda text, part: part in text,
     _of_arrow("match_substring"), also="contains", sql="contains")
-by_value("string:parts", "string, string -> int64",
+operands.by_value("string:parts", "string, string -> int64",
     lambda text, separator: len(split(text, separator)))
-by_value("string:split_part", "string, string, int64 -> string", _split_part, also="split_part",
+operands.by_value("string:split_part", "string, string, int64 -> string", _split_part, also="split_part",
     sql="split_part")
-by_value("string:ord", "string -> int64?", lambda text: ord(text[:1] or no_value()), also="ord")
-by_value("string:chr", "int64 -> string?", lambda code: chr(code).encode().decode(), also="chr",
+operands.by_value("string:ord", "string -> int64?", lambda text: ord(text[:1] or operands.no_value()), also="ord")
+operands.by_value("string:chr", "int64 -> string?", lambda code: chr(code).encode().decode(), also="chr",
     sql="chr")
-by_value("string:sha256", "string -> string",
+operands.by_value("string:sha256", "string -> string",
     lambda text: hashlib.sha256(text.encode()).hexdigest(), also="sha256")
-by_value("string:md5", "string -> string",
+operands.by_value("string:md5", "string -> string",
     lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), also="md5",
     sql="md5")
-by_value("substr", "string, int64, int64 -> string", _part_from)
-by_value("string:format", "string, any?... -> string?", _formatted, also="format")
-by_value("hash", "any -> int64", _hash, also="string:hash")
-by_value("string:single", "float64 -> string", lambda value: str(float(str(np.float32(value)))))
-by_value("string:elapsed", "int64 -> string", _elapsed)
-by_value("string:bytes", "string -> int64", lambda text: len(text.encode()), sql="strlen")
-by_value("string:strip_accents", "string -> string", _without_accents, sql="strip_accents")
-by_value("string:hex", "string -> string", lambda text: text.encode().hex().upper())
-by_value("string:bits", "string -> string",
+operands.by_value("substr", "string, int64, int64 -> string", _part_from)
+operands.by_value("string:format", "string, any?... -> string?", _formatted, also="format")
+operands.by_value("hash", "any -> int64", _hash, also="string:hash")
+operands.by_value("string:single", "float64 -> string", lambda value: str(float(str(np.float32(value)))))
+operands.by_value("string:elapsed", "int64 -> string", _elapsed)
+operands.by_value("string:bytes", "string -> int64", lambda text: len(text.encode()), sql="strlen")
+operands.by_value("string:strip_accents", "string -> string", _without_accents, sql="strip_accents")
+operands.by_value("string:hex", "string -> string", lambda text: text.encode().hex().upper())
+operands.by_value("string:bits", "string -> string",
     lambda text: "".join(f"{byte:08b}" for byte in text.encode()))
-by_value("string:digits", "int64, int64 -> string?",
-    lambda number, base: format(number % 2**64, {2: "b", 16: "X"}.get(base) or no_value() ),
+operands.by_value("string:digits", "int64, int64 -> string?",
+    lambda number, base: format(number % 2**64, {2: "b", 16: "X"}.get(base) or operands.no_value() ),
     sure=lambda args: isinstance(args[1], Const) and args[1].value in (2, 16), sql="text_digits")
-by_value("string:sha1", "string -> string",
+operands.by_value("string:sha1", "string -> string",
     lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), sql="sha1")
-by_value("string:base64", "string -> string", lambda text: base64.b64encode(text.encode()).decode())
-by_value("string:url_encode", "string -> string", lambda text: quote(text, safe="-_.~"),
+operands.by_value("string:base64", "string -> string", lambda text: base64.b64encode(text.encode()).decode())
+operands.by_value("string:url_encode", "string -> string", lambda text: quote(text, safe="-_.~"),
     sql="url_encode")
-by_value("string:url_decode", "string -> string", unquote, sql="url_decode")
-by_value("string:levenshtein", "string, string -> int64", _distance, sql="levenshtein editdist3")
-by_value("string:damerau_levenshtein", "string, string -> int64",
+operands.by_value("string:url_decode", "string -> string", unquote, sql="url_decode")
+operands.by_value("string:levenshtein", "string, string -> int64", _distance, sql="levenshtein editdist3")
+operands.by_value("string:damerau_levenshtein", "string, string -> int64",
     lambda a, b: _distance(a, b, swaps=True), sql="damerau_levenshtein")
-by_value("string:hamming", "string, string -> int64?",
-    lambda a, b: sum(map(ne, a, b)) if 0 < len(a) == len(b) else no_value(),
+operands.by_value("string:hamming", "string, string -> int64?",
+    lambda a, b: sum(map(ne, a, b)) if 0 < len(a) == len(b) else operands.no_value(),
     sql="hamming mismatches")
-by_value("string:jaccard", "string, string -> float64?",
-    lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else no_value(), sql="jaccard")
+operands.by_value("string:jaccard", "string, string -> float64?",
+    lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else operands.no_value(), sql="jaccard")
 define("string:length", "string -> int64", _by_columns("utf8_length"), also="length strlen")
 define("string:lower", "string -> string", _by_columns("utf8_lower"), also="lower",
     sql="lower lcase")

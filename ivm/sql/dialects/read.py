@@ -39,6 +39,7 @@ CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECA
 SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
 SCHEMAS = ("main", "public")  # names of the one schema
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
+ADAPTS = "adapts"  # in the meta of a set operation where a constant text may be of any type
 SOURCE = "source"  # in the meta of a CREATE: its text and its dialect
 COMMAS_MAX = 600_000  # of one text, outside quotes
 ENDS = TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN, TokenType.SEMICOLON  # of a name after AS
@@ -192,6 +193,8 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
             and not one.args.get("catalog")
         ):
             one.set("db", None)
+        elif dialect != "duckdb" and isinstance(one, exp.SetOperation):
+            one.meta[ADAPTS] = True
         elif dialect == "postgres" and isinstance(one, exp.Table | exp.Unnest):
             postgres.name_column(one)
     regroup_maps(nodes)

@@ -40,6 +40,9 @@ def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Que
     if len(fields) != 1:
         raise SqlError("PIVOT over several columns: write one PIVOT for each", pivot)
     (field,) = fields
+    if isinstance(field.this, exp.Binary | exp.Unary) and not isinstance(field.this, exp.Paren):
+        shown = field.this.sql(dialect="duckdb")
+        raise SqlError(f"PIVOT ON {shown} IN (...) asks whether: write ({shown})", field)
     for value in field.expressions:
         named = isinstance(value, exp.PivotAlias | exp.Alias)
         shown, plain = (value.alias, value.this) if named else (_name_of(value), value)

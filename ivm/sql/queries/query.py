@@ -296,6 +296,11 @@ class Select(Clauses):
     def _group(self) -> None:
         clauses = [*self.items, *(self.node.args.get(k) for k in ("having", "qualify", "order"))]
         aggregates = aggregates_in([clause for clause in clauses if clause is not None])
+        for one in aggregates if self.scope.parent is not None else ():
+            read = [column for column in one.find_all(exp.Column) if not self._is_own(column)]
+            if read and len(read) == len([*one.find_all(exp.Column)]):
+                shown = f"{one.sql(dialect='duckdb')} is an aggregate of the query around"
+                raise SqlError(f"{shown}: compute it there, in a subquery of FROM", one)
         group = self.node.args.get("group")
         if group is None and not aggregates:
             return
@@ -306,6 +311,10 @@ class Select(Clauses):
         if group is not None and group.args.get("all") and not (expressions or aggregates):
             return
         self.aggregate(expressions, aggregates, single=not expressions)
+
+    def _is_own(self, column: exp.Column) -> bool:
+        """Return whether a column is of this query's tables or select list."""
+        return column.name.lower() in self.scope.aliases or self.scope.own(column) is not None
 
     def _keys(self, group: exp.Group) -> list[exp.Expr]:
         """Return the expressions of GROUP BY; a number is a column of the select list."""

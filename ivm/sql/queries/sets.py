@@ -13,18 +13,20 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from ivm.sql import types
 from ivm.sql.conversions import common_type, convert
+from ivm.sql.dialects.read import ADAPTS
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import LAST, Scope
 from ivm.sql.rules import Body, Builder, Column, Table, chunks, column_of
 from ivm.sql.terms import Atom, Call, Define, Lit, Not, Term, Test, Typed, Var
-from ivm.sql.types import BIGINT, INTEGER, NULL
 from pagestore.host import KEYS_MAX
 
 # what makes a union in a chain another one
 OWN = ("by_name", "side", "kind", "with_", "order", "limit", "offset")
-TAG = Column("part", INTEGER, False)  # which part of a union a row is of
+TIMES = (types.BOOLEAN, types.DATE, types.TIME, types.TIMESTAMP, types.TIMESTAMPTZ, types.INTERVAL)
+TAG = Column("part", types.INTEGER, False)  # which part of a union a row is of
 
 
 def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None) -> Rows:
@@ -91,7 +93,7 @@ def _names_of(node: exp.SetOperation, left: Rows, right: Rows) -> dict[str, str]
 def _by_name(rows_: Rows, names: dict[str, str]) -> Rows:
     """Return rows with the named columns alone; null where the query has none of a name."""
     values = {name.lower(): value for name, value in rows_.columns}
-    null = Typed(Lit(None, "int64"), NULL, True)
+    null = Typed(Lit(None, "int64"), types.NULL, True)
     return rows_._replace(
         columns=[(shown, values.get(name, null)) for name, shown in names.items()]
     )
@@ -106,17 +108,28 @@ def _alike(parts: Sequence[Rows], node: exp.Expr) -> list[Rows]:
     lists = [[*part.columns] for part in parts]
     for place in range(len(parts[0].columns)):
         values = [part.columns[place][1] for part in parts]
-        type_ = common_type(values, node)
+        type_ = _type(values, node)
         for columns in lists:
-            name, value = columns[place]
-            columns[place] = (
-                lists[0][place][0],
-                convert(value, type_, node) if type_.name != "NULL" else value,
-            )
-            del name
+            _, value = columns[place]
+            if type_ != types.NULL:
+                value = convert(value, type_, node, False if type_ == types.VARCHAR else None)
+            columns[place] = (lists[0][place][0], value)
     return [
         part._replace(columns=columns, order=()) for part, columns in zip(parts, lists, strict=True)
     ]
+
+
+def _type(values: Sequence[Typed], node: exp.Expr) -> types.SqlType:
+    """Return the type of a column of several queries: with DuckDB, all is text beside a text, also
+    beside a constant, and truth values are numbers beside numbers.
+    """
+    kinds = {value.type for value in values}
+    if isinstance(node, exp.SetOperation) and ADAPTS not in node.meta:
+        if types.VARCHAR in kinds and any(kind in TIMES or kind.is_number for kind in kinds):
+            return types.VARCHAR
+        if types.BOOLEAN in kinds and any(kind.is_number for kind in kinds):
+            values = [value for value in values if value.type != types.BOOLEAN]
+    return common_type(values, node)
 
 
 def union_all(queries: Translator, parts: Sequence[Rows], node: exp.Expr) -> Rows:
@@ -256,7 +269,7 @@ def _part(
     counted = Atom(builder.helper(), terms)
     head, body, folds = builder.counted(counted.name, terms, body)
     builder.rule(head, body, folds)
-    again, result = Body(), builder.variable(BIGINT, False).term
+    again, result = Body(), builder.variable(types.BIGINT, False).term
     nullable = tuple(c.nullable for c in table.columns[1:])
     again.literals.append(Atom(head.name, terms, (result,), (*nullable, False)))
     tag = [_constant(builder, again, number)]
@@ -273,7 +286,7 @@ def own(builder: Builder, body: Body, value: Typed) -> Typed:
 
 
 def _constant(builder: Builder, body: Body, number: int) -> Term:
-    new = builder.variable(INTEGER, False).term
+    new = builder.variable(types.INTEGER, False).term
     assert isinstance(new, Var)
     body.literals.append(Define(new, Lit(number, "int64")))
     return new
@@ -348,7 +361,7 @@ def _with_multiplicities(queries: Translator, parts: Sequence[Rows], keep: bool)
             part.literals.append(Test(Call("<=" if first == m else "<", (first, second))))
             builder.rule(Atom(result.name, head, (first,)), part)
     else:
-        left = builder.define(both, Typed(Call("-", (m, n)), BIGINT, False))
+        left = builder.define(both, Typed(Call("-", (m, n)), types.BIGINT, False))
         both.literals.append(Test(Call(">", (left.term, Lit(0, "int64")))))
         builder.rule(Atom(result.name, head, (left.term,)), both)
         alone, none = Body(), Body()

@@ -25,6 +25,7 @@ from ivm.sql.rules import Body, column_of, is_null
 from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Test, Typed, Var
 from ivm.sql.types import BOOLEAN, INTEGER
 
+ONE_ZERO = (Lit(1, "int64"), Lit(0, "int64"))
 UNLIKE = ("limit", "offset", "qualify", "having", "with_", "with")  # clauses that see single rows
 
 
@@ -205,6 +206,29 @@ def has_one_row(query: exp.Expr) -> bool:
     return bool(aggregates_in(query.expressions))
 
 
+def _lone(
+    queries: Translator, body: Body, around: list[str], keys: list[Typed], value: Typed
+) -> tuple[Body, list[Typed], Typed]:
+    """Return a body with its keys and value that is of one row for each key, also if rows are
+    equal: a function is 0 there, and for several equal rows 1 as well, which is an error.
+    """
+    builder = queries.builder
+    given = [] if around else [("key", keys[0])]
+    table = builder.stored(body, [*given, ("value", value)])
+    lone = builder.helper()
+    for place in range(3):
+        inner, columns = builder.again(table, body.outer, around)
+        keys = keys if around else columns[:1]
+        terms = tuple(key.term for key in keys)
+        if place == 2:
+            break
+        several = Call("if", (Call(">", (inner.weights[0], Lit(1, "int64"))), *ONE_ZERO))
+        mark = builder.define(inner, Typed(several if place else ONE_ZERO[1], INTEGER, False))
+        builder.rule(Atom(lone, terms, (mark.term,)), inner)
+    inner.literals.append(Atom(lone, terms, (ONE_ZERO[1],)))
+    return inner, keys, columns[-1]
+
+
 def _one_or_null(
     queries: Translator, rows: Rows, value: Typed, around: list[str], scope: Scope
 ) -> Typed:
@@ -222,6 +246,10 @@ def _one_or_null(
         assert isinstance(dummy.term, Var)
         inner.columns[dummy.term.name] = dummy
         keys = [dummy]
+    if around and not builder.is_set(inner, [key.term for key in keys]):
+        inner.literals.append(builder.domain(scope.body, around))  # others may have several rows
+    if not builder.is_set(inner, [key.term for key in (*keys, value)]):
+        inner, keys, value = _lone(queries, inner, around, keys, value)
     some, lacking = builder.function(inner, keys, value), Body()
     terms = tuple(key.term for key in keys)
     if around:

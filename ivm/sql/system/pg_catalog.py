@@ -8,20 +8,7 @@ from typing import Any
 
 from sqlglot.dialects.postgres import Postgres
 
-from ivm.sql.system.objects import (
-    DATABASE,
-    FOREIGN,
-    KEPT,
-    PRIMARY,
-    TABLE,
-    UNIQUE,
-    USER,
-    VIEW,
-    Constraint,
-    Object,
-    Relations,
-    Told,
-)
+from ivm.sql.system import objects
 from ivm.sql.system.postgres_types import ARRAY_IN, TYPES, modifier, postgres_type
 from ivm.sql.system.settings import VALUES
 
@@ -31,7 +18,7 @@ SYSTEM, INFORMATION, PUBLIC, DATABASE_ID = 11, 13000, 2200, 5
 FIRST_OWN, LAST_OWN = 1 << 14, 1 << 30
 
 
-def numbers(told: Told) -> dict[str, int]:
+def numbers(told: objects.Told) -> dict[str, int]:
     """Return the oid of each table, view and constraint; a constraint of an index has that of the
     index, and its own name is not that of a table.
 
@@ -51,28 +38,28 @@ def numbers(told: Told) -> dict[str, int]:
     return oids
 
 
-def _constraints(told: Told) -> Iterator[tuple[Object, Constraint, int]]:
+def _constraints(told: objects.Told) -> Iterator[tuple[objects.Object, objects.Constraint, int]]:
     oids = numbers(told)
     for table in told.objects:
         for constraint in table.constraints:
             yield table, constraint, oids[f"{table.name}:{constraint.name}"]
 
 
-def _has_index(constraint: Constraint) -> bool:
-    return constraint.kind in (PRIMARY, UNIQUE)
+def _has_index(constraint: objects.Constraint) -> bool:
+    return constraint.kind in (objects.PRIMARY, objects.UNIQUE)
 
 
-def _classes(told: Told) -> list[Row]:
+def _classes(told: objects.Told) -> list[Row]:
     oids, rows = numbers(told), list[Row]()
     foreign = [one for table in told.objects for one in table.constraints if one.target]
     bound = {oids[constraint.target] for constraint in foreign if constraint.target in oids}
     bound |= {oids[one.name] for one in told.objects if any(c.target for c in one.constraints)}
     for relation in told.objects:
         indexed = any(map(_has_index, relation.constraints))
-        shared = relation.kind == VIEW
+        shared = relation.kind == objects.VIEW
         checks = sum(constraint.kind == "c" for constraint in relation.constraints)
         rows.append(
-            (oids[relation.name], relation.name, PUBLIC, OWNER, HEAP * (relation.kind != VIEW), relation.kind,
+            (oids[relation.name], relation.name, PUBLIC, OWNER, HEAP * (relation.kind != objects.VIEW), relation.kind,
              len(relation.columns), checks, indexed, shared, True)
         )  # fmt: skip
     rows += [
@@ -85,7 +72,7 @@ def _classes(told: Told) -> list[Row]:
     return [(*row, 0, 0, 0, row[0] in bound, *none, queries.get(row[0])) for row in rows]
 
 
-def _attributes(told: Told) -> list[Row]:
+def _attributes(told: objects.Told) -> list[Row]:
     oids, rows = numbers(told), list[Row]()
     for obj in told.objects:
         for place, c in enumerate(obj.columns, 1):
@@ -98,7 +85,7 @@ def _attributes(told: Told) -> list[Row]:
     return rows
 
 
-def _defaults(told: Told) -> list[Row]:
+def _defaults(told: objects.Told) -> list[Row]:
     oids = numbers(told)
     return [
         (oids[obj.name], place, obj.defaults[c.name])
@@ -108,7 +95,7 @@ def _defaults(told: Told) -> list[Row]:
     ]
 
 
-def _places(table: Object, names: list[str] | tuple[str, ...]) -> list[int]:
+def _places(table: objects.Object, names: list[str] | tuple[str, ...]) -> list[int]:
     """Return the numbers of columns."""
     known = [c.name.lower() for c in table.columns]
     return [known.index(n.lower()) + 1 for n in names if n.lower() in known]
@@ -119,13 +106,13 @@ def _listed(places: list[int]) -> str:
     return ", ".join(map(str, places))
 
 
-def _constraint_rows(told: Told) -> list[Row]:
+def _constraint_rows(told: objects.Told) -> list[Row]:
     oids, by_name = numbers(told), {relation.name: relation for relation in told.objects}
     rows = []
     for table, constraint, oid in _constraints(told):
         there = by_name.get(constraint.target)
         index = oid if _has_index(constraint) else 0
-        if constraint.kind == FOREIGN and there is not None:
+        if constraint.kind == objects.FOREIGN and there is not None:
             targets = sorted(constraint.target_columns)
             for key in there.constraints:
                 if _has_index(key) and sorted(key.columns) == targets:
@@ -139,11 +126,11 @@ def _constraint_rows(told: Told) -> list[Row]:
     return rows
 
 
-def _indices(told: Told) -> list[Row]:
+def _indices(told: objects.Told) -> list[Row]:
     oids = numbers(told)
     return [
-        (oid, oids[table.name], len(constraint.columns), len(constraint.columns), True, constraint.kind == PRIMARY,
-         False, True, False, True, False, True, True, False,
+        (oid, oids[table.name], len(constraint.columns), len(constraint.columns), True,
+         constraint.kind == objects.PRIMARY, False, True, False, True, False, True, True, False,
          " ".join(map(str, _places(table, constraint.columns))),
          _listed([0] * len(constraint.columns)), None,
          None, f"CREATE UNIQUE INDEX {constraint.name} ON {told.schema}.{table.name} USING btree "
@@ -158,7 +145,7 @@ def _words() -> list[str]:
     return sorted({word.lower() for word in Postgres.Tokenizer.KEYWORDS if word.isalpha()})
 
 
-def _types(_: Told) -> list[Row]:
+def _types(_: objects.Told) -> list[Row]:
     plain = [
         (t.oid, t.name, SYSTEM, OWNER, t.size, t.size in (1, 2, 4, 8), "b", t.category, ",", 0, 0,
          t.array, False, 0, -1, 0, None, 0, True, 0, None)
@@ -172,7 +159,7 @@ def _types(_: Told) -> list[Row]:
     return [*plain, *lists]
 
 
-def _of_kind(told: Told, kind: str) -> list[Object]:
+def _of_kind(told: objects.Told, kind: str) -> list[objects.Object]:
     return [obj for obj in told.objects if obj.kind == kind]
 
 
@@ -221,7 +208,7 @@ pg_trigger oid:BIGINT tgrelid:BIGINT tgname tgenabled tgisinternal:BOOLEAN tgpar
 pg_ts_config oid:BIGINT cfgname cfgnamespace:BIGINT cfgowner:BIGINT
 """  # relations that never have any here, each with its columns
 _OID = "oid:BIGINT"
-RELATIONS: Relations = {
+RELATIONS: objects.Relations = {
     "pg_namespace": (
         f"{_OID} nspname nspowner:BIGINT nspacl",
         lambda told: [
@@ -277,7 +264,7 @@ RELATIONS: Relations = {
         f"{_OID} datname datdba:BIGINT encoding:INTEGER datcollate datctype datistemplate:BOOLEAN "
         "datallowconn:BOOLEAN daticulocale datlocprovider datacl dattablespace:BIGINT",
         lambda told: [
-            (DATABASE_ID, DATABASE, OWNER, 6, "C", "C", False, True, None, "c", None, 0)
+            (DATABASE_ID, objects.DATABASE, OWNER, 6, "C", "C", False, True, None, "c", None, 0)
         ],
     ),
     "pg_roles": (
@@ -285,31 +272,31 @@ RELATIONS: Relations = {
         "rolcreatedb:BOOLEAN rolcanlogin:BOOLEAN rolconnlimit:INTEGER rolvaliduntil:TIMESTAMP "
         "rolreplication:BOOLEAN rolbypassrls:BOOLEAN",
         lambda told: [
-            (OWNER, USER, True, True, True, True, True, -1, None, False, True)
+            (OWNER, objects.USER, True, True, True, True, True, -1, None, False, True)
         ],
     ),
     "pg_user": (
         "usename usesysid:BIGINT usecreatedb:BOOLEAN usesuper:BOOLEAN",
-        lambda told: [(USER, OWNER, True, True)],
+        lambda told: [(objects.USER, OWNER, True, True)],
     ),
     "pg_tables": (
         "schemaname tablename tableowner tablespace hasindexes:BOOLEAN hasrules:BOOLEAN "
         "hastriggers:BOOLEAN rowsecurity:BOOLEAN",
         lambda told: [
-            (told.schema, table.name, USER, None, bool(table.constraints), False, False, False)
-            for table in _of_kind(told, TABLE)
+            (told.schema, table.name, objects.USER, None, bool(table.constraints), False, False, False)
+            for table in _of_kind(told, objects.TABLE)
         ],
     ),
     "pg_views": (
         "schemaname viewname viewowner definition",
-        lambda told: [(told.schema, view.name, USER, view.query) for view in _of_kind(told, VIEW)],
+        lambda told: [(told.schema, view.name, objects.USER, view.query) for view in _of_kind(told, objects.VIEW)],
     ),
     "pg_matviews": (
         "schemaname matviewname matviewowner tablespace hasindexes:BOOLEAN ispopulated:BOOLEAN "
         "definition",
         lambda told: [
-            (told.schema, view.name, USER, None, False, True, view.query)
-            for view in _of_kind(told, KEPT)
+            (told.schema, view.name, objects.USER, None, False, True, view.query)
+            for view in _of_kind(told, objects.KEPT)
         ],
     ),
     "pg_settings": ("name setting", lambda told: sorted(VALUES.items())),
