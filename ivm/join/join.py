@@ -12,18 +12,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from ivm.join import plan_arrays
 from ivm.join.kernels import leapfrog as kernel
 from ivm.join.kernels import tries
-from ivm.join.plan_arrays import (
-    ALL,
-    Regions,
-    Sensors,
-    Shape,
-    plan_array,
-    slices_room,
-    state_array,
-    tree_words,
-)
 from ivm.memory import Budget, Held, MemoryUse, Sink, _allowed, within_memory
 from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
@@ -90,8 +81,8 @@ class Run(ABC):
 
     def __init__(
         self,
-        shape: Shape,
-        sensors: Sensors | None,
+        shape: plan_arrays.Shape,
+        sensors: plan_arrays.Sensors | None,
         granularity: int,
         covered: bool,
         batch: int,
@@ -99,8 +90,8 @@ class Run(ABC):
     ) -> None:
         sensors = sensors or shape.no_sensors
         self._arguments = shape, sensors, granularity
-        self._plan = plan_array(shape, sensors, granularity)
-        self._fresh = state_array(shape, sensors, covered).copy()
+        self._plan = plan_arrays.plan_array(shape, sensors, granularity)
+        self._fresh = plan_arrays.state_array(shape, sensors, covered).copy()
         self._state = self._fresh.copy()
         self._widths, sources = sensors.widths, sensors.sources.shape
         self._size = (
@@ -127,7 +118,7 @@ class Run(ABC):
     def over(self, first: Range) -> Self:
         """Restart with the first variable within `first`, inclusive.  Cached slices stay cached."""
         shape, sensors, granularity = self._arguments
-        self._plan = plan_array(shape.ranged, sensors, granularity).copy()
+        self._plan = plan_arrays.plan_array(shape.ranged, sensors, granularity).copy()
         at = self._plan[tries.BOUNDS] + tries.CONSTANT
         self._plan[[at, at + tries.BOUND_WORDS]] = first
         self._state = self._fresh.copy()
@@ -172,7 +163,7 @@ class Run(ABC):
         return [(bindings.rows, trace) for (_, bindings), (_, trace) in pairs]
 
     @within_memory("finding rows")
-    def gather(self, held: "Holding", first: Range = ALL) -> None:
+    def gather(self, held: "Holding", first: Range = plan_arrays.ALL) -> None:
         """Let all batches, which are those of a range, be held; one that fills a quarter of its
         buffer keeps it, others are copied.  Raises RoomError, and Stopped.
         """
@@ -264,12 +255,12 @@ class Join(Run):
     def __init__(
         self,
         pages: Pages,
-        shape: Shape,
+        shape: plan_arrays.Shape,
         trees: Sequence[Tree],
         *,
-        sensors: Sensors | None = None,
+        sensors: plan_arrays.Sensors | None = None,
         granularity: int = 1,
-        regions: Regions | None = None,
+        regions: plan_arrays.Regions | None = None,
         batch: int = BATCH,
     ) -> None:
         super().__init__(
@@ -277,10 +268,10 @@ class Join(Run):
         )
         self._pages = pages
         at = int(self._fresh[tries.TREES])
-        self._fresh[at : at + 3 * len(trees)] = tree_words(trees)
+        self._fresh[at : at + 3 * len(trees)] = plan_arrays.tree_words(trees)
         self._state = self._fresh.copy()
         self._regions = regions or shape.everything
-        self._runs = slices_room(shape.innermost, pages.page_words)
+        self._runs = plan_arrays.slices_room(shape.innermost, pages.page_words)
 
     def _advance(self) -> None:
         raise_for(

@@ -16,22 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from ivm.errors import RecursionRefusedError
-from ivm.lang.ir import (
-    Aggregate,
-    Atom,
-    Binary,
-    Call,
-    Compare,
-    Const,
-    Disjunct,
-    Negation,
-    Rule,
-    Term,
-    Var,
-    atoms,
-    marked,
-    variables,
-)
+from ivm.lang import ir
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, Stratum, recursive_names, strata_of
 from ivm.names import BODY, is_body, named_part
@@ -61,7 +46,7 @@ def split_recursion(program: Program, known: Program) -> Program:
         for rule in rules
         for head, part in zip(rule.heads, rule.aggregates, strict=False)
     }
-    made: list[Rule] = []
+    made: list[ir.Rule] = []
     for rule in rules:
         name = rule.heads[0].predicate
         if name in names and _is_semilattice(folded.get(name)):
@@ -79,9 +64,9 @@ def split_recursion(program: Program, known: Program) -> Program:
     return replace(program, rules=tuple(left))
 
 
-def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
+def _with_own_auxiliaries(rules: Sequence[ir.Rule]) -> list[ir.Rule]:
     """Give each aggregating rule an auxiliary view of its own, if a view has several such rules."""
-    split: list[Rule] = []
+    split: list[ir.Rule] = []
     of: Counter[str] = Counter()
     for rule in rules:
         name = rule.heads[0].predicate
@@ -92,7 +77,7 @@ def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
             rule = replace(rule, heads=(head,))
         elif split and split[-1].heads[0].predicate.startswith(name + BODY):
             # it aggregates that view
-            rule = replace(rule, body=((marked(split[-1].heads[0]),),))
+            rule = replace(rule, body=((ir.marked(split[-1].heads[0]),),))
         split.append(rule)
     return split
 
@@ -101,7 +86,7 @@ def _is_semilattice(op: str | None) -> bool:
     return op in EXTREMES or (op is not None and is_semilattice(op))
 
 
-def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
+def _split(rule: ir.Rule, names: Container[str]) -> Iterator[ir.Rule]:
     """Yield one rule per head if one of the heads is recursive."""
     if any(name in names for name in rule.writes):
         aggregates = rule.aggregates or [None] * len(rule.heads)
@@ -111,10 +96,10 @@ def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
         yield rule
 
 
-def _without_auxiliary(rule: Rule, bodies: dict[str, Rule]) -> Rule:
+def _without_auxiliary(rule: ir.Rule, bodies: dict[str, ir.Rule]) -> ir.Rule:
     """Inline an aggregate's auxiliary view: a semilattice ignores how often a value is derived."""
     literal = rule.body[0][0]
-    if isinstance(literal, Atom) and len(rule.body[0]) == 1:
+    if isinstance(literal, ir.Atom) and len(rule.body[0]) == 1:
         auxiliary = bodies.get(literal.predicate)
     else:
         auxiliary = None
@@ -123,20 +108,20 @@ def _without_auxiliary(rule: Rule, bodies: dict[str, Rule]) -> Rule:
     )
 
 
-def _as_aggregate(rule: Rule, op: str) -> Rule:
+def _as_aggregate(rule: ir.Rule, op: str) -> ir.Rule:
     """Turn a rule without an aggregate into an aggregate rule of its aggregated function."""
     (head,) = rule.heads
-    if not isinstance(head.value, Var):
+    if not isinstance(head.value, ir.Var):
         return rule
     result = replace(head.value, name=f"{head.value.name}$")
-    aggregate = Aggregate(op, result, (head.value,), where=head.where)
+    aggregate = ir.Aggregate(op, result, (head.value,), where=head.where)
     return replace(rule, heads=(replace(head, value=result),), aggregates=(aggregate,))
 
 
 # -- refused recursion
 
 
-def check_recursion(rules: Sequence[Rule]) -> None:
+def check_recursion(rules: Sequence[ir.Rule]) -> None:
     """Raise RecursionRefusedError for a cycle through negation or an aggregate that is not
     monotone, naming it.
     """
@@ -151,10 +136,10 @@ def check_recursion(rules: Sequence[Rule]) -> None:
                     _check_monotone(rule, disjunct, stratum, sign)
 
 
-def _check_negations(rule: Rule, stratum: Stratum) -> None:
+def _check_negations(rule: ir.Rule, stratum: Stratum) -> None:
     for disjunct in rule.body:
         for literal in disjunct:
-            for atom in atoms(literal.body) if isinstance(literal, Negation) else ():
+            for atom in ir.atoms(literal.body) if isinstance(literal, ir.Negation) else ():
                 if atom.predicate in stratum.recursive:
                     cycle = _cycle(rule, atom.predicate, stratum, "negates")
                     raise RecursionRefusedError(
@@ -164,7 +149,7 @@ def _check_negations(rule: Rule, stratum: Stratum) -> None:
                     )
 
 
-def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
+def _check_aggregate(rule: ir.Rule, stratum: Stratum) -> None:
     ops = {rule.aggregate.op if rule.aggregate else "" for rule in stratum.rules}
     op, name = rule.aggregate.op if rule.aggregate else "", rule.heads[0].predicate
     read = next((name for name in rule.reads if name in stratum.recursive), name)
@@ -189,7 +174,7 @@ def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
         raise RecursionRefusedError(rule.where, reason)
 
 
-def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
+def _cycle(rule: ir.Rule, name: str, stratum: Stratum, verb: str) -> str:
     """Describe a cycle in words, from a rule's view through `name` and back."""
     reader, queue = {name: name}, [name]
     for at in queue:  # grows
@@ -207,23 +192,23 @@ def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
 # -- monotone rules of min and max
 
 
-def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int) -> None:
+def _check_monotone(rule: ir.Rule, disjunct: ir.Disjunct, stratum: Stratum, sign: int) -> None:
     """Raise RecursionRefusedError if a better value of the stratum may lead to a worse one, or to
     none.
 
     `sign` is 1 for min, where smaller is better, -1 for max, and 0 for a semilattice that a user
     registered.
     """
-    atoms = [x for x in disjunct if isinstance(x, Atom) and x.predicate in stratum.recursive]
+    atoms = [x for x in disjunct if isinstance(x, ir.Atom) and x.predicate in stratum.recursive]
     others = [x for x in disjunct if x not in atoms]
     values = [x.value for x in atoms]
-    if any(not isinstance(v, Var) for v in values) or len({*values}) < len(values):
+    if any(not isinstance(v, ir.Var) for v in values) or len({*values}) < len(values):
         raise _not_monotone(rule, atoms[0], "its value must be a variable of its own")
-    tainted = {v for v in values if isinstance(v, Var)}
-    held = {v for x in others if isinstance(x, Atom) for v in variables(x)} | {
-        v for x in atoms for v in variables(*x.args)
+    tainted = {v for v in values if isinstance(v, ir.Var)}
+    held = {v for x in others if isinstance(x, ir.Atom) for v in ir.variables(x)} | {
+        v for x in atoms for v in ir.variables(*x.args)
     }
-    equations = [x for x in others if isinstance(x, Compare) and x.op == "="]
+    equations = [x for x in others if isinstance(x, ir.Compare) and x.op == "="]
     # whether a variable rises (1) or falls (-1) with the values of the stratum
     rising = dict.fromkeys(tainted, 1)
     while defined := [(x, v) for x in equations for v in _defined(x, rising, held)]:
@@ -231,7 +216,7 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
         equations.remove(equation)
         source = equation.right if equation.left == target else equation.left
         way = _way(source, rising)
-        if not sign and not isinstance(source, Var):
+        if not sign and not isinstance(source, ir.Var):
             raise _not_monotone(rule, equation, PASSED_ON)
         if way is None:
             raise _not_monotone(
@@ -239,7 +224,9 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
             )
         rising[target] = way
     clamps = [
-        x for x in others if isinstance(x, Compare) and _is_clamp(rule, disjunct, x, tainted, sign)
+        x
+        for x in others
+        if isinstance(x, ir.Compare) and _is_clamp(rule, disjunct, x, tainted, sign)
     ]
     _check_uses(rule, [x for x in others if x not in clamps], equations, rising, held, sign)
     assert rule.aggregate and rule.aggregate.argument
@@ -248,22 +235,22 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
 
 
 def _check_uses(
-    rule: Rule,
+    rule: ir.Rule,
     others: Sequence[object],
-    equations: Sequence[Compare],
-    rising: dict[Var, int],
-    held: set[Var],
+    equations: Sequence[ir.Compare],
+    rising: dict[ir.Var, int],
+    held: set[ir.Var],
     sign: int,
 ) -> None:
     """Raise unless values restrict bindings only by bounds that better values satisfy, too."""
-    if fault := next((v for v in (*variables(*rule.heads[0].args), *held) if v in rising), None):
+    if fault := next((v for v in (*ir.variables(*rule.heads[0].args), *held) if v in rising), None):
         raise _not_monotone(
             rule, fault, f"{fault.name} decides which rows exist, so it must not depend on a value"
         )
     for literal in others:
-        if isinstance(literal, Negation) and not rising.keys().isdisjoint(variables(literal)):
+        if isinstance(literal, ir.Negation) and not rising.keys().isdisjoint(ir.variables(literal)):
             raise _not_monotone(rule, literal, "no value may occur in a negation")
-        if not isinstance(literal, Compare) or rising.keys().isdisjoint(variables(literal)):
+        if not isinstance(literal, ir.Compare) or rising.keys().isdisjoint(ir.variables(literal)):
             continue
         if (literal.op == "=" and literal not in equations) or tests_null(literal):
             continue
@@ -276,7 +263,9 @@ def _check_uses(
             raise _not_monotone(rule, literal, f"a value may only be bounded, by `{bound}`")
 
 
-def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], sign: int) -> bool:
+def _is_clamp(
+    rule: ir.Rule, disjunct: ir.Disjunct, bound: ir.Compare, values: set[ir.Var], sign: int
+) -> bool:
     """Return whether another conjunction replaces the values beyond the bound by the bound itself.
 
     For max, `m = v, v <= w ; m = w, w < v` together give the lesser of v and w.
@@ -286,19 +275,19 @@ def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], 
     least = {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0)
     if value not in values:
         value, other, least = other, value, -least
-    if not sign or value not in values or not isinstance(other, Var) or least != -sign:
+    if not sign or value not in values or not isinstance(other, ir.Var) or least != -sign:
         return False
     result = rule.aggregate.argument
-    rest = {*disjunct} - {bound, Compare("=", result, value), Compare("=", value, result)}
+    rest = {*disjunct} - {bound, ir.Compare("=", result, value), ir.Compare("=", value, result)}
     if len(rest) != len({*disjunct}) - 2:
         return False
-    beyond = [Compare(op, *pair) for op in UPWARDS for pair in ((other, value), (value, other))]
+    beyond = [ir.Compare(op, *pair) for op in UPWARDS for pair in ((other, value), (value, other))]
     beyond = [x for x in beyond if (UPWARDS[x.op] > 0) == ((x.left == other) == (least > 0))]
-    taken = [Compare("=", result, other), Compare("=", other, result)]
+    taken = [ir.Compare("=", result, other), ir.Compare("=", other, result)]
     return any({*literal} == {*rest, x, y} for literal in rule.body for x in beyond for y in taken)
 
 
-def adds_only(rule: Rule, recursive: Container[str]) -> bool:
+def adds_only(rule: ir.Rule, recursive: Container[str]) -> bool:
     """Return whether a recursive rule only adds to values, without clamping them.
 
     A bound that only worse values fail does not clamp; one that another conjunction uses in their
@@ -306,10 +295,10 @@ def adds_only(rule: Rule, recursive: Container[str]) -> bool:
     """
     sign = {"min": 1, "max": -1}.get(rule.aggregate.op, 0) if rule.aggregate else 0
     for disjunct in rule.body if sign else ():
-        atoms = [x for x in disjunct if isinstance(x, Atom) and x.predicate in recursive]
-        values = {x.value for x in atoms if isinstance(x.value, Var)}
-        held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
-        equations = [x for x in disjunct if isinstance(x, Compare) and x.op == "="]
+        atoms = [x for x in disjunct if isinstance(x, ir.Atom) and x.predicate in recursive]
+        values = {x.value for x in atoms if isinstance(x.value, ir.Var)}
+        held = {v for x in disjunct if isinstance(x, ir.Atom) for v in ir.variables(x)}
+        equations = [x for x in disjunct if isinstance(x, ir.Compare) and x.op == "="]
         rising = dict.fromkeys(values, 1)
         while defined := [(x, v) for x in equations for v in _defined(x, rising, held)]:
             equations.remove(defined[0][0])
@@ -317,37 +306,40 @@ def adds_only(rule: Rule, recursive: Container[str]) -> bool:
             if not (_is_sum(defined[0][0].left) and _is_sum(defined[0][0].right)):
                 return False
         if any(
-            isinstance(x, Compare) and _is_clamp(rule, disjunct, x, values, sign) for x in disjunct
+            isinstance(x, ir.Compare) and _is_clamp(rule, disjunct, x, values, sign)
+            for x in disjunct
         ):
             return False
     return sign != 0
 
 
-def _is_sum(term: Term) -> bool:
-    if isinstance(term, Call):
+def _is_sum(term: ir.Term) -> bool:
+    if isinstance(term, ir.Call):
         return False
-    return not isinstance(term, Binary) or (
+    return not isinstance(term, ir.Binary) or (
         term.op in "+-" and _is_sum(term.left) and _is_sum(term.right)
     )
 
 
-def _defined(equation: Compare, rising: dict[Var, int], held: set[Var]) -> Iterator[Var]:
+def _defined(
+    equation: ir.Compare, rising: dict[ir.Var, int], held: set[ir.Var]
+) -> Iterator[ir.Var]:
     """Yield the variable that an equation computes from values of the stratum, if there is one."""
     for target, source in ((equation.left, equation.right), (equation.right, equation.left)):
-        if isinstance(target, Var) and target not in held and target not in rising:
-            yield from [target] if any(v in rising for v in variables(source)) else []
+        if isinstance(target, ir.Var) and target not in held and target not in rising:
+            yield from [target] if any(v in rising for v in ir.variables(source)) else []
 
 
-def _way(term: Term, rising: dict[Var, int]) -> int | None:
+def _way(term: ir.Term, rising: dict[ir.Var, int]) -> int | None:
     """Return 1 if a term rises with the values, -1 if it falls, 0 if it is independent of them,
     None if unknown.
     """
     match term:
-        case Var():
+        case ir.Var():
             return rising.get(term, 0)
-        case Const():
+        case ir.Const():
             return 0
-        case Binary():
+        case ir.Binary():
             left, right = _way(term.left, rising), _way(term.right, rising)
             if left is None or right is None:
                 return None
@@ -358,20 +350,20 @@ def _way(term: Term, rising: dict[Var, int]) -> int | None:
                 return 0
             factor, way = (term.left, right) if term.op == "*" and left == 0 else (term.right, left)
             if (
-                isinstance(factor, Const)
+                isinstance(factor, ir.Const)
                 and not isinstance(factor.value, bool | str)
                 and factor.value > 0  # type: ignore[operator]
             ):
                 return way
-        case Call("least" | "greatest", args):
+        case ir.Call("least" | "greatest", args):
             ways = {_way(arg, rising) for arg in args} - {0}
             return ways.pop() if len(ways) == 1 else 0 if not ways else None
-        case Call():
-            return 0 if not any(v in rising for v in variables(term)) else None
+        case ir.Call():
+            return 0 if not any(v in rising for v in ir.variables(term)) else None
     return None
 
 
-def _not_monotone(rule: Rule, node: object, reason: str) -> RecursionRefusedError:
+def _not_monotone(rule: ir.Rule, node: object, reason: str) -> RecursionRefusedError:
     assert rule.aggregate
     where = getattr(node, "where", rule.where)
     name = named_part(rule.heads[0].predicate)

@@ -24,11 +24,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.kernels.tries import GE, LE, NE
+from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
 from ivm.lang.ir import Predicate, Term, Type, variables
 from ivm.lang.nulls import tests_null
 from ivm.terms.conditions import Choice, Filter, applies_functions, compared, is_sure
+from pagestore.host import NULL
 
 MIRRORED = {GE: LE, LE: GE, NE: NE}
 
@@ -126,6 +127,13 @@ class Bound(NamedTuple):
     kind: int
     others: tuple[tuple[int, int], ...]
     constant: int
+
+    @property
+    def excludes_null(self) -> bool:
+        """Whether the word of null does not satisfy it, whatever other variables are."""
+        if self.kind == NE:
+            return self.constant == NULL and not self.others
+        return self.kind in (EQ, GE) and self.constant > NULL and not self.others
 
 
 class Link(NamedTuple):
@@ -258,10 +266,11 @@ class Plan:
     @cached_property
     def null_words(self) -> frozenset[str]:
         """The variables of which a batch may hold the word of null: also those whose null a
-        filter excludes.
+        filter or a bound excludes, which may be applied after functions of them.
         """
         tests = (test for test in compared(self.filters) if tests_null(test))
-        return self.nulls.union(v.name for v in variables(*tests))
+        bounded = (self.variables[b.level] for b in self.bounds if b.excludes_null)
+        return self.nulls.union((v.name for v in variables(*tests)), bounded)
 
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:

@@ -20,21 +20,8 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.join.groups import greatest
 from ivm.join.kernels.tries import HALF
+from ivm.lang import ir
 from ivm.lang.functions import FUNCTIONS, call_may_fail
-from ivm.lang.ir import (
-    MIRRORED,
-    Atom,
-    Binary,
-    Call,
-    Compare,
-    Const,
-    Literal,
-    Negation,
-    Term,
-    Type,
-    Var,
-    given_number,
-)
 from ivm.lang.nulls import tests_null
 from ivm.lang.rewrite.numbers import LISTED_MAX
 from ivm.lang.types import arithmetic, has_ids, scale, shown, word_range
@@ -62,7 +49,7 @@ class Batch:
         self, n: int, columns: dict[str, np.ndarray], failures: dict[str, np.ndarray]
     ) -> None:
         self.n, self.columns, self.failures = n, columns, failures
-        self.applied = dict[Call, Applied]()
+        self.applied = dict[ir.Call, Applied]()
 
     def only(self, which: np.ndarray) -> "Batch":
         """Return the bindings that a mask bool[n], or indices, choose."""
@@ -81,19 +68,19 @@ class Evaluator:
     """
 
     def __init__(
-        self, types: Mapping[str, Type], encode: Encoder, nulls: frozenset[str] = frozenset()
+        self, types: Mapping[str, ir.Type], encode: Encoder, nulls: frozenset[str] = frozenset()
     ) -> None:
         self._types, self._encode, self._nulls = types, encode, nulls
 
-    def words(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes]:
+    def words(self, term: ir.Term, batch: Batch) -> tuple[np.ndarray, Codes]:
         """Return the words int64[n] of a term, and its codes; one that fails is arbitrary."""
-        if isinstance(term, Var):
+        if isinstance(term, ir.Var):
             return batch.columns[term.name], batch.failures.get(term.name)
-        if isinstance(term, Const):
+        if isinstance(term, ir.Const):
             return _repeated(self._encode(term), batch.n), None
-        if (number := given_number(term)) is not None:
+        if (number := ir.given_number(term)) is not None:
             return _repeated(self._encode.given(number), batch.n), None
-        if isinstance(term, Call):
+        if isinstance(term, ir.Call):
             return self._applied(term, batch)[:2]
         words, codes = self._computed(term, batch)
         null = self._null(term, batch)
@@ -101,19 +88,19 @@ class Evaluator:
             return words, codes
         return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes)
 
-    def _null(self, term: Term, batch: Batch) -> np.ndarray | None:
+    def _null(self, term: ir.Term, batch: Batch) -> np.ndarray | None:
         """Return where a term is null, bool[n]; None if it is nowhere."""
-        if isinstance(term, Var):
+        if isinstance(term, ir.Var):
             null = batch.columns[term.name] == NULL if term.name in self._nulls else None
-        elif isinstance(term, Const):
+        elif isinstance(term, ir.Const):
             null = np.ones(batch.n, bool) if term.value is None else None
-        elif isinstance(term, Call):
+        elif isinstance(term, ir.Call):
             null = self._null_call(term, batch)
         else:
             null = _any([self._null(term.left, batch), self._null(term.right, batch)])
         return null if null is not None and null.any() else None
 
-    def _computed(self, term: Binary, batch: Batch) -> tuple[np.ndarray, Codes]:
+    def _computed(self, term: ir.Binary, batch: Batch) -> tuple[np.ndarray, Codes]:
         """As `words`, for an operation none of whose operands is null."""
         if self._adds(term):
             high, low, codes = self._sum(term, batch)
@@ -135,7 +122,7 @@ class Evaluator:
             return words, either(codes, _coded(term, nan, NAN))
         return self._fitting(term, *(_quotient if term.op == "/" else _product)(left, right), codes)
 
-    def holds(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
+    def holds(self, comparison: ir.Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
         """Return where a comparison holds, bool[n], and its codes; arbitrary where it fails.
         Words sort as values.
         """
@@ -148,12 +135,12 @@ class Evaluator:
                 holds, codes = holds & ~null, codes if codes is None else np.where(null, 0, codes)
         return holds, codes
 
-    def _compared(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
+    def _compared(self, comparison: ir.Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
         """As `holds`, without regard to nulls."""
         left, right = comparison.left, comparison.right
         if comparison.op not in ("=", "!=", SAME) and has_ids(self._type(left)):
             return self._texts_hold(left, comparison.op, right, batch), None
-        sums = any(isinstance(side, Binary) and self._adds(side) for side in (left, right))
+        sums = any(isinstance(side, ir.Binary) and self._adds(side) for side in (left, right))
         if not sums or comparison.op == SAME:  # whose words are those of null where a term is
             (a, before), (b, behind) = self.words(left, batch), self.words(right, batch)
             return COMPARE[comparison.op](a, b), either(before, behind)
@@ -174,13 +161,13 @@ class Evaluator:
             found |= np.logical_and.reduce([masks[one] for one in option])
         return found, None
 
-    def _texts_hold(self, left: Term, op: str, right: Term, batch: Batch) -> np.ndarray:
+    def _texts_hold(self, left: ir.Term, op: str, right: ir.Term, batch: Batch) -> np.ndarray:
         """Return where a comparison of texts holds, bool[n]; a constant may be unknown."""
         low, high = self._encode.constant(left), self._encode.constant(right)
         if low is not None:
             if high is not None:
                 return np.full(batch.n, COMPARE[op](_ordered(low), _ordered(high)))
-            left, op, right, high = right, MIRRORED[op], left, low
+            left, op, right, high = right, ir.MIRRORED[op], left, low
         keys = self._encode.keys(self.words(left, batch)[0])
         if high is None or isinstance(high.value, Decimal):
             holds: np.ndarray = COMPARE[op](keys, self._encode.keys(self.words(right, batch)[0]))
@@ -188,19 +175,19 @@ class Evaluator:
         below = keys < self._encode.threshold(_utf8(high), behind=op in ("<=", ">"))
         return below if op in ("<", "<=") else ~below
 
-    def _null_call(self, term: Call, batch: Batch) -> np.ndarray | None:
+    def _null_call(self, term: ir.Call, batch: Batch) -> np.ndarray | None:
         """Return where a function's application is null, bool[n]; None if it is nowhere."""
         if FUNCTIONS[term.name].strict:
             return _any([self._null(arg, batch) for arg in term.args])
         return None if term.name in ("is_null", "same") else self._applied(term, batch)[2]
 
-    def _argument(self, term: Term, batch: Batch) -> Applied:
+    def _argument(self, term: ir.Term, batch: Batch) -> Applied:
         """Return the words of a term, its codes, and where it is null."""
-        if isinstance(term, Call):
+        if isinstance(term, ir.Call):
             return self._applied(term, batch)
         return *self.words(term, batch), self._null(term, batch)
 
-    def _applied(self, term: Call, batch: Batch) -> Applied:
+    def _applied(self, term: ir.Call, batch: Batch) -> Applied:
         """Return the words and codes of a function's application, and where it is null: there
         its word is NULL.  A function is applied once to a batch.
         """
@@ -209,7 +196,7 @@ class Evaluator:
             found = batch.applied[term] = self._apply(term, batch)
         return found
 
-    def _apply(self, term: Call, batch: Batch) -> Applied:
+    def _apply(self, term: ir.Call, batch: Batch) -> Applied:
         """As `_applied`, without regard to what was applied before."""
         args = [self._argument(arg, batch) for arg in term.args]
         nulls = [null if null is not None and null.any() else None for _, _, null in args]
@@ -240,7 +227,7 @@ class Evaluator:
         )
 
     def _applied_comparison(
-        self, term: Call, operands: Operands, skipped: np.ndarray | None
+        self, term: ir.Call, operands: Operands, skipped: np.ndarray | None
     ) -> np.ndarray:
         """Return 1 where a comparison holds, int64[n]; arbitrary where its sides are `skipped`."""
         if skipped is not None:
@@ -253,11 +240,11 @@ class Evaluator:
         holds: np.ndarray = COMPARE[term.name](left, right).astype(np.int64)
         return holds
 
-    def complaint(self, term: Binary | Call, code: int, batch: Batch) -> RangeError:
+    def complaint(self, term: ir.Binary | ir.Call, code: int, batch: Batch) -> RangeError:
         """Return the error of a term that fails though its operands do not, in a batch of one."""
         if code & 3 != BEYOND:
             return refusal(term, code)
-        if isinstance(term, Call):
+        if isinstance(term, ir.Call):
             return refusal(term, code)
         if self._adds(term):
             high, low, _ = self._sum(term, batch)
@@ -269,15 +256,15 @@ class Evaluator:
             exact = left * right if term.op == "*" else -left
         return refusal(term, code, shown(exact, self._type(term)), self._type(term))
 
-    def _type(self, term: Term) -> Type:
+    def _type(self, term: ir.Term) -> ir.Type:
         return type_of(term, self._types)
 
-    def _adds(self, term: Term) -> bool:
-        return isinstance(term, Binary) and term.op in "+-" and self._type(term) != "float64"
+    def _adds(self, term: ir.Term) -> bool:
+        return isinstance(term, ir.Binary) and term.op in "+-" and self._type(term) != "float64"
 
-    def _sum(self, term: Term, batch: Batch) -> tuple[np.ndarray, np.ndarray, Codes]:
+    def _sum(self, term: ir.Term, batch: Batch) -> tuple[np.ndarray, np.ndarray, Codes]:
         """Return the halves of a sum's words, and codes; the lower may have more than 32 bits."""
-        if isinstance(term, Binary) and self._adds(term):
+        if isinstance(term, ir.Binary) and self._adds(term):
             (high, low, before), (more, rest, behind) = (
                 self._sum(term.left, batch),
                 self._sum(term.right, batch),
@@ -289,7 +276,7 @@ class Evaluator:
         return words >> 32, words & HALF, codes
 
     def _fitting(
-        self, term: Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes
+        self, term: ir.Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes
     ) -> tuple[np.ndarray, Codes]:
         """Add failure codes for words beyond 64 bits (`beyond`) or out of their type's range."""
         least, greatest = word_range(self._type(term))
@@ -298,12 +285,12 @@ class Evaluator:
         return words, either(codes, _coded(term, beyond, BEYOND))
 
 
-def _ordered(const: Const) -> Any:
+def _ordered(const: ir.Const) -> Any:
     """Return what a constant whose words are ids is ordered by: bytes, or the decimal."""
     return const.value if isinstance(const.value, Decimal) else _utf8(const)
 
 
-def _utf8(text: Const) -> bytes:
+def _utf8(text: ir.Const) -> bytes:
     """Return the UTF-8 of a text, or the bytes, for comparison."""
     return text.value if isinstance(text.value, bytes) else str(text.value).encode()
 
@@ -315,7 +302,7 @@ def either(codes: Codes, others: Codes) -> Codes:
     return np.where(codes != 0, codes, others)
 
 
-def _coded(term: Binary | Call, fails: np.ndarray, why: int) -> Codes:
+def _coded(term: ir.Binary | ir.Call, fails: np.ndarray, why: int) -> Codes:
     if not fails.any():
         return None
     code = (
@@ -338,15 +325,15 @@ def place(code: int) -> tuple[int, int]:
 
 
 def refusal(
-    term: Binary | Call, code: int, value: str = "", type_: Type = "its type"
+    term: ir.Binary | ir.Call, code: int, value: str = "", type_: ir.Type = "its type"
 ) -> RangeError:
     """Return the error for a term that fails for a binding that no other literal excludes."""
-    if isinstance(term, Call) and term.name in ("$nth", "$within"):
+    if isinstance(term, ir.Call) and term.name in ("$nth", "$within"):
         reason = f"a range has more than {LISTED_MAX:,} numbers, or a step of 0"
         return RangeError(f"{term.where}: {reason}; exclude it with a comparison")
     found = {
         BY_ZERO: f"division by zero in `{term}`",
-        NAN: f"`{term}` {'has no value' if isinstance(term, Call) else 'is not a number'} for some "
+        NAN: f"`{term}` {'has no value' if isinstance(term, ir.Call) else 'is not a number'} for some "
         f"binding",
         BEYOND: f"`{term}` is {value}{', ' * bool(value)}beyond {type_}",
     }[code & 3]
@@ -418,69 +405,72 @@ def _floats(op: str, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, n
     return float_words(result), np.isnan(result) & ~np.isnan(left) & ~np.isnan(right)
 
 
-def type_of(term: Term, types: Mapping[str, Type]) -> Type:
+def type_of(term: ir.Term, types: Mapping[str, ir.Type]) -> ir.Type:
     """Return the type of a term in a checked rule."""
-    if isinstance(term, Var):
+    if isinstance(term, ir.Var):
         return types[term.name]
-    if isinstance(term, Const):
+    if isinstance(term, ir.Const):
         return term.type
-    if isinstance(term, Call):
+    if isinstance(term, ir.Call):
         gives = FUNCTIONS[term.name].gives
         if isinstance(gives, str):
             return gives
         kinds = [type_of(arg, types) for arg in term.args]
-        return gives(kinds, [arg if isinstance(arg, Const) else None for arg in term.args])
+        return gives(kinds, [arg if isinstance(arg, ir.Const) else None for arg in term.args])
     result = arithmetic(term.op, type_of(term.left, types), type_of(term.right, types))
     assert result is not None, f"{term.where}: an ill-typed term was let through"
     return result
 
 
-def binaries(*nodes: Term | Literal) -> Iterator[Binary | Call]:
+def binaries(*nodes: ir.Term | ir.Literal) -> Iterator[ir.Binary | ir.Call]:
     """Yield every operation and function that may fail in some terms or literals."""
     for node in nodes:
         match node:
-            case Binary():
+            case ir.Binary():
                 yield node
                 yield from binaries(node.left, node.right)
-            case Call():
+            case ir.Call():
                 if call_may_fail(node):
                     yield node
                 yield from binaries(*node.args)
-            case Compare():
+            case ir.Compare():
                 yield from binaries(node.left, node.right)
-            case Negation():
+            case ir.Negation():
                 yield from binaries(*node.body)
 
 
-def risk(node: Term | Compare) -> int:
+def risk(node: ir.Term | ir.Compare) -> int:
     """Return how a term may fail: 0 never, 1 by a result out of range for its type, 2 by a
     division by zero, too.
     """
     operations = [*binaries(node)]
     divides = any(
-        isinstance(x, Call) or (x.op == "/" and not (isinstance(x.right, Const) and x.right.value))
+        isinstance(x, ir.Call)
+        or (x.op == "/" and not (isinstance(x.right, ir.Const) and x.right.value))
         for x in operations
     )
     return bool(operations) + divides
 
 
-def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, Type]) -> bool:
+def may_fail(
+    literals: tuple[ir.Literal, ...], held: set[ir.Var], types: Mapping[str, ir.Type]
+) -> bool:
     """Return whether arithmetic in some literals may fail; other atoms bind the variables `held`.
 
     A sum or difference of numbers that is only compared cannot fail.
     """
     held = held.union(
-        v for x in literals if isinstance(x, Atom) for v in x.terms if isinstance(v, Var)
+        v for x in literals if isinstance(x, ir.Atom) for v in x.terms if isinstance(v, ir.Var)
     )
     for x in literals:
-        if isinstance(x, Negation) and may_fail(x.body, held, types):
+        if isinstance(x, ir.Negation) and may_fail(x.body, held, types):
             return True
-        if isinstance(x, Compare):
+        if isinstance(x, ir.Compare):
             defines = x.op == "=" and any(
-                isinstance(v, Var) and v not in held for v in (x.left, x.right)
+                isinstance(v, ir.Var) and v not in held for v in (x.left, x.right)
             )
             if any(
-                isinstance(b, Call) or b.op in "*/" or defines or type_of(b, types) == "float64"
+                isinstance(b, ir.Call) or b.op in "*/" or defines or type_of(b, types) == "float64"
                 for b in binaries(x)
             ):
                 return True

@@ -209,3 +209,17 @@ def test_aggregates_of_one_body_share_the_search_for_its_order(ws: ivm.Workspace
         return sum(code.co_name == "_candidates" for code in called)
 
     assert searches(6) - searches(2) <= 4 * 4  # of 6 more rules each, 4 read helpers of their own
+
+
+@pytest.mark.parametrize("column", ["cents", "who"])
+def test_constants_of_in_cost_what_the_parser_takes(column: str) -> None:
+    """Each takes a part of the parser's calls besides, and many cost as much each as few."""
+    written = str if column == "cents" else "'{}'".format
+    called = []
+    with ivm.open(":memory:", threads=1) as ws:
+        ws.sql(TABLES)
+        for least in (0, 1_000, 1_000, 3_000):
+            listed = ", ".join(map(written, range(least + 1_000)))
+            text = f"SELECT count(*) FROM other WHERE {column} IN ({listed})"
+            called.append(len(functions_called(lambda text=text: ws.sql(text))))
+    assert called[3] - called[2] <= 2_000 * 170, called

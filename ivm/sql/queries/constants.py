@@ -83,6 +83,10 @@ def _is_read(type_: SqlType) -> bool:
 
 def _in(type_: SqlType, values: Sequence[Typed], node: exp.Expr | None) -> list[str | None]:
     """Return constants in a type as the texts that are read as them."""
+    if type_ == VARCHAR or type_.is_integer:
+        given = [value.term.value for value in values if value.type == type_]  # type: ignore[union-attr]
+        if len(given) == len(values) and None not in given:
+            return [*map(str, given)]
     texts = [converted(converted(value, type_, node), VARCHAR, node).term for value in values]
     return [text.value for text in texts]  # type: ignore[union-attr,misc]
 

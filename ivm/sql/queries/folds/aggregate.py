@@ -266,6 +266,17 @@ class Aggregate:
         self.key = [*self.key[:around], *columns[: len(self.key) - around]]
         return columns[len(self.key) - around :]
 
+    def joined(self, table: Table, *values: Typed) -> Typed:
+        """Return what a function of the key and some values has for each row, also where the key
+        is null.
+        """
+        bound = self.builder.bound
+        self.key = [
+            bound(self.body, value) if self.builder.may_be_null(self.body, value) else value
+            for value in self.key
+        ]
+        return self.builder.scan(table, self.body, [*self.key, *values])[-1]
+
     def by_value(self, value: Typed) -> tuple[Typed, Typed]:
         """Let the body have a group's values once, with their numbers of rows; return both."""
         table = self.grouping.table_of(BIGINT)

@@ -239,7 +239,7 @@ def _as_word(agg: Aggregate, value: Typed) -> Typed:
 def _mad(agg: Aggregate) -> Made:
     """mad: the median of the distances from the median."""
     value = agg.numbered([agg.number(agg.call.node)])[0]
-    middle = agg.builder.scan(_continuous(agg, value, 0.5).table, agg.body, [*agg.key])[-1]
+    middle = agg.joined(_continuous(agg, value, 0.5).table)
     typed = convert(value, middle.type)
     distance = Typed(Call("abs", (Call("-", (typed.term, middle.term)),)), middle.type, False)
     return _continuous(agg, agg.builder.define(agg.body, distance), 0.5)
@@ -248,7 +248,7 @@ def _mad(agg: Aggregate) -> Made:
 def _entropy(agg: Aggregate) -> Made:
     """Entropy of the values in bits: the sum of p * log2(1 / p) for the share p of each."""
     number = agg.by_value(agg.argument())[1]
-    whole = agg.builder.scan(agg.fold("sum", BIGINT, number.term).table, agg.body, [*agg.key])[-1]
+    whole = agg.joined(agg.fold("sum", BIGINT, number.term).table)
     count, total = (Call("float", (each.term,)) for each in (number, whole))
     share = Call(
         "*", (Call("ratio", (count, total)), Call("log2", (Call("ratio", (total, count)),)))

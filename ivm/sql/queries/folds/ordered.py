@@ -118,7 +118,7 @@ def arg_extreme(agg: Aggregate) -> Made:
     if agg.call.distinct or value.type == BOOLEAN:
         return agg.fold(f"arg{op}", value.type, value.term, by.term)
     best = agg.fold(op, by.type, by.term)
-    agg.builder.scan(best.table, agg.body, [*agg.key, by])
+    agg.joined(best.table, by)
     ties = agg.identity() if agg.call.order and not agg.body.weights else []
     value, *places = agg.numbered([value, *agg.places(), *ties])
     return agg.fold("first", value.type, value.term, *(p.term for p in places))
@@ -166,8 +166,8 @@ def _most_frequent(agg: Aggregate, value: Typed) -> Made:
     best = agg.fold("max", BIGINT, number.term)
     if not rows.weights and not least:
         agg.body, agg.key, value = rows, key, own
-        number = agg.builder.scan(counts, agg.body, [*key, own])[-1]
-    agg.builder.scan(best.table, agg.body, [*agg.key, number])
+        number = agg.joined(counts, own)
+    agg.joined(best.table, number)
     if rows.weights or least:
         return agg.fold("min", value.type, value.term)
     return agg.fold("first", value.type, value.term, *(p.term for p in agg.places()))
