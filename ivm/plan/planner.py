@@ -10,17 +10,7 @@ from typing import NamedTuple
 
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
-from ivm.lang.ir import (
-    Atom,
-    Compare,
-    Disjunct,
-    Literal,
-    Predicate,
-    Rule,
-    Var,
-    literals_of,
-    variables,
-)
+from ivm.lang import ir
 from ivm.lang.nulls import names_of_nulls
 from ivm.names import is_membership, is_unread
 from ivm.plan import costs
@@ -64,8 +54,8 @@ def keep_alike(plan: Plan, other: Plan) -> bool:
 
 
 def make_plans(
-    rule: Rule,
-    predicates: Mapping[str, Predicate],
+    rule: ir.Rule,
+    predicates: Mapping[str, ir.Predicate],
     stored_keys: Mapping[str, int],
     distinct: Distinct,
     encode: Encode,
@@ -88,7 +78,7 @@ def make_plans(
             ChoiceConjunction(rule, predicates, stored_keys, encode).scan(once=maintenance == ONCE),
         )
 
-    def scan(disjunct: Disjunct) -> Plan:
+    def scan(disjunct: ir.Disjunct) -> Plan:
         return ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan(
             once=maintenance == ONCE
         )
@@ -134,7 +124,7 @@ class _Alike(NamedTuple):
     """
 
     place: int
-    options: list[list[Compare]]
+    options: list[list[ir.Compare]]
     nulls: list[frozenset[str]]
 
 
@@ -144,24 +134,27 @@ class _Scans:
     """
 
     def __init__(
-        self, rule: Rule, predicates: Mapping[str, Predicate], scan: Callable[[Disjunct], Plan]
+        self,
+        rule: ir.Rule,
+        predicates: Mapping[str, ir.Predicate],
+        scan: Callable[[ir.Disjunct], Plan],
     ) -> None:
         """`scan` returns the plan of a conjunction."""
         self._rule, self._predicates, self._scan = rule, predicates, scan
         self._alike = dict[object, _Alike]()
-        literals = literals_of(rule.body)
-        self._names = {id(x): frozenset(v.name for v in variables(x)) for x in literals}
+        literals = ir.literals_of(rule.body)
+        self._names = {id(x): frozenset(v.name for v in ir.variables(x)) for x in literals}
         self._sure = {
-            id(x) for x in literals if isinstance(x, Compare) and is_sure(x, self._names[id(x)])
+            id(x) for x in literals if isinstance(x, ir.Compare) and is_sure(x, self._names[id(x)])
         }
-        same = dict[Atom, Atom]()
-        self._atoms = {id(x): same.setdefault(x, x) for x in literals if isinstance(x, Atom)}
+        same = dict[ir.Atom, ir.Atom]()
+        self._atoms = {id(x): same.setdefault(x, x) for x in literals if isinstance(x, ir.Atom)}
         self._unused = {id(x): used_once(rule, (x,), True, predicates) for x in same}
 
-    def add(self, disjunct: Disjunct, plans: list[Plan]) -> None:
+    def add(self, disjunct: ir.Disjunct, plans: list[Plan]) -> None:
         """Add the plan of a conjunction, or note that it is like that of another one."""
-        atom = next(self._atoms[id(x)] for x in disjunct if isinstance(x, Atom))
-        compared = [x for x in disjunct if isinstance(x, Compare)]
+        atom = next(self._atoms[id(x)] for x in disjunct if isinstance(x, ir.Atom))
+        compared = [x for x in disjunct if isinstance(x, ir.Compare)]
         names = frozenset().union(*(self._names[id(x)] for x in compared))
         if not all(id(x) in self._sure for x in compared) or not names <= self._names[id(atom)]:
             plans.append(self._scan(disjunct))
@@ -187,11 +180,11 @@ class _Scans:
                 )
 
 
-def _either(options: Sequence[Sequence[Compare]]) -> Iterator[Filter]:
+def _either(options: Sequence[Sequence[ir.Compare]]) -> Iterator[Filter]:
     """Yield filters that hold where all of one option hold: those that all options have, and
     choices between others.
     """
-    number = dict[Compare, int]()
+    number = dict[ir.Compare, int]()
     numbers = {
         id(x): number.setdefault(x, len(number))
         for x in {id(x): x for x in chain(*options)}.values()
@@ -221,8 +214,8 @@ class Recursive(NamedTuple):
 
 
 def make_recursive_plans(
-    rule: Rule,
-    predicates: Mapping[str, Predicate],
+    rule: ir.Rule,
+    predicates: Mapping[str, ir.Predicate],
     stored_keys: Mapping[str, int],
     distinct: Distinct,
     encode: Encode,
@@ -240,11 +233,11 @@ def make_recursive_plans(
     """
     plans, searches, once = [], [], maintenance == ONCE
     for i, disjunct in enumerate(rule.body):
-        atoms = [x for x in disjunct if isinstance(x, Atom) and x.predicate in recursive]
+        atoms = [x for x in disjunct if isinstance(x, ir.Atom) and x.predicate in recursive]
         body = (*atoms, *(x for x in disjunct if x not in atoms))
         (head,) = rule.heads
         conjunction = Conjunction(rule, body, predicates, stored_keys, encode, recursive)
-        goal = Atom(head.predicate, head.args, where=head.where) if rule.aggregates else head
+        goal = ir.Atom(head.predicate, head.args, where=head.where) if rule.aggregates else head
         given = (goal, *_compared_with(goal, body, conjunction))
         search = Conjunction(rule, given, predicates, stored_keys, encode, recursive)
         if saved:
@@ -267,21 +260,21 @@ def make_recursive_plans(
     return Recursive(tuple(plans), tuple(searches))
 
 
-def _compared_with(goal: Atom, body: Disjunct, conjunction: Conjunction) -> Disjunct:
+def _compared_with(goal: ir.Atom, body: ir.Disjunct, conjunction: Conjunction) -> ir.Disjunct:
     """Return a body for a search, where the goal gives variables that the body computes and
     compares both.
 
     Where a computed value is null the goal's is null, too, and equations hold of values alone.
     """
-    given = {v.name for v in variables(goal)} & conjunction.nulls
+    given = {v.name for v in ir.variables(goal)} & conjunction.nulls
     computed = {(name, term) for name, term in conjunction.computed if name in given}
 
-    def same(literal: Literal) -> Literal:
-        if not isinstance(literal, Compare) or literal.op != "=":
+    def same(literal: ir.Literal) -> ir.Literal:
+        if not isinstance(literal, ir.Compare) or literal.op != "=":
             return literal
         sides = (literal.left, literal.right), (literal.right, literal.left)
         is_computed = any(
-            isinstance(side, Var) and (side.name, other) in computed for side, other in sides
+            isinstance(side, ir.Var) and (side.name, other) in computed for side, other in sides
         )
         return replace(literal, op=SAME) if is_computed else literal
 
@@ -364,7 +357,7 @@ def _moves(
     """Return the moves of a conjunction, given its probes."""
     if not any(bound.others for bound in probes[0].bounds):
         return ()
-    needed = {v.name for v in variables(*compared(probes[0].filters))}
+    needed = {v.name for v in ir.variables(*compared(probes[0].filters))}
     return (*moves_of(conjunction, probes, needed | _needed(conjunction, probes[0]), is_lone),)
 
 
@@ -461,7 +454,7 @@ def _needed(conjunction: Conjunction, plan: Plan) -> frozenset[str]:
     rule = conjunction.rule
     return frozenset(
         v.name
-        for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plan.computed))
+        for v in ir.variables(*rule.heads, *rule.aggregates, *(term for _, term in plan.computed))
     )
 
 

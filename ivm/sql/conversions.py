@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import converted
+from ivm.sql.literals import converted, number
 from ivm.sql.terms import Call, Lit, Term, Typed, Var
 from ivm.sql.types import (
     BIGINT,
@@ -436,6 +436,23 @@ def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
         if scale > target.scale or (scale > FEW and target.precision > DIGITS):
             target = SqlType("DECIMAL", MOST, scale, wide=True)
     return convert(left, target, node), convert(right, target, node)
+
+
+def plain_constants(node: exp.In, left: Typed) -> tuple[Typed, list[Typed]] | None:
+    """Return a value and many constants in a type in which they compare, if all are texts as it is,
+    or whole numbers as it is; these are read at once.
+    """
+    texts = [one.this if type(one) is exp.Literal else "" for one in node.expressions]
+    if left.type == VARCHAR and all(one.is_string for one in node.expressions):
+        return left, [Typed(Lit(text, "string"), VARCHAR, False) for text in texts]
+    if not left.type.is_integer or not all(text.isdecimal() for text in texts):
+        return None
+    longest = max(texts, key=len)
+    if len(longest) > 18 or any(one.is_string for one in node.expressions):
+        return None
+    value, first = alike(node, left, number(longest, node))
+    store = first.type.store
+    return value, [Typed(Lit(int(text), store), first.type, False) for text in texts]
 
 
 def _microseconds(value: Typed, node: exp.Expr) -> Typed:

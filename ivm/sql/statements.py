@@ -409,13 +409,10 @@ class Statements:
         """Let the error of a constraint or of a value say in SQL's words what is wrong, if SQL
         made the view.
         """
-        said = ""
         if isinstance(error, ConstraintError | FunctionConflictError):
-            said = self._violated(error)
+            error.args = (self._violated(error) or str(error),)
         elif isinstance(error, RangeError) and error.of:
-            said = self._in_words(error)
-        if said:
-            error.args = (said,)
+            error.args = (self._in_words(error),)
 
     def _violated(self, error: ConstraintError | FunctionConflictError) -> str:
         """Return the error of a constraint of a table, or of a subquery of one row, in the words of

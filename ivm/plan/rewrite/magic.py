@@ -17,19 +17,7 @@ answer is the same for all demanded values. Then rows are derived without those 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ivm.lang.ir import (
-    Atom,
-    Compare,
-    Const,
-    Disjunct,
-    Literal,
-    Negation,
-    Predicate,
-    Rule,
-    Var,
-    atoms,
-    variables,
-)
+from ivm.lang import ir
 from ivm.lang.program import Program, Stratum, in_order, strata_of
 from ivm.lang.rewrite.parameters import GIVEN
 from ivm.terms.evaluator import may_fail
@@ -54,7 +42,7 @@ def pass_constants(program: Program) -> Program:
     return program
 
 
-def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
+def _is_plain(stratum: Stratum, predicates: Mapping[str, ir.Predicate]) -> bool:
     """Return whether a stratum has only relations and no arithmetic that can fail, since skipped
     rows hide errors.
     """
@@ -73,12 +61,12 @@ class _Magic:
     def __init__(self, program: Program, stratum: Stratum) -> None:
         self._before, self._stratum = program, stratum
         self._predicates = dict(program.predicates)
-        self._made: list[Rule] = []
+        self._made: list[ir.Rule] = []
         self._waiting: list[tuple[str, Given]] = []
         self._calls: dict[tuple[str, Given], list[tuple[str, Given]]] = {}
         # those with a rule that demands by some of its literals only
         self._partly: set[tuple[str, Given]] = set()
-        self._seeds: dict[str, list[tuple[Const, ...]]] = {}
+        self._seeds: dict[str, list[tuple[ir.Const, ...]]] = {}
 
     def rewritten(self) -> Program | None:
         """Return the program with the stratum rewritten; None if a rule needs all its rows."""
@@ -127,34 +115,34 @@ class _Magic:
 
     # -- calls from outside the stratum
 
-    def _called(self, disjunct: Disjunct) -> list[tuple[str, Given, tuple[Const, ...]]]:
+    def _called(self, disjunct: ir.Disjunct) -> list[tuple[str, Given, tuple[ir.Const, ...]]]:
         """Return the stratum's atoms in a conjunction: for each its name, its columns bound to
         constants, and these.
         """
         known = _constants(disjunct, self._before)
         return [
             (atom.predicate, given, tuple(_constant(atom.args[i], known) for i in given))
-            for atom in atoms(disjunct)
+            for atom in ir.atoms(disjunct)
             if atom.predicate in self._stratum.recursive
             for given in [
                 tuple(
                     i
                     for i, term in enumerate(atom.args)
-                    if isinstance(term, Const) or term in known
+                    if isinstance(term, ir.Const) or term in known
                 )
             ]
         ]
 
-    def _answered(self, rule: Rule, factored: set[tuple[str, Given]]) -> Rule:
+    def _answered(self, rule: ir.Rule, factored: set[tuple[str, Given]]) -> ir.Rule:
         """Return a rule from outside the stratum, reading the rewritten views."""
 
-        def literal(one: Literal, known: Mapping[Var, Const]) -> Literal:
+        def literal(one: ir.Literal, known: Mapping[ir.Var, ir.Const]) -> ir.Literal:
             match one:
-                case Negation():
+                case ir.Negation():
                     return replace(one, body=tuple(literal(inner, known) for inner in one.body))
-                case Atom() if one.predicate in self._stratum.recursive:
+                case ir.Atom() if one.predicate in self._stratum.recursive:
                     given = tuple(
-                        i for i, t in enumerate(one.args) if isinstance(t, Const) or t in known
+                        i for i, t in enumerate(one.args) if isinstance(t, ir.Const) or t in known
                     )
                     if (one.predicate, given) in factored:
                         left = tuple(term for i, term in enumerate(one.args) if i not in given)
@@ -187,11 +175,11 @@ class _Magic:
         self._define(some)
         self._define(_with_columns(whole, _named(name, "for", given), left))
         if _named(name, "seed", given) in self._seeds:
-            args = tuple(map(Var, some.columns))
+            args = tuple(map(ir.Var, some.columns))
             types = dict(zip(some.columns, some.keys, strict=True))
-            head, seed = (Atom(_named(name, kind, given), args) for kind in ("needed", "seed"))
+            head, seed = (ir.Atom(_named(name, kind, given), args) for kind in ("needed", "seed"))
             self._made.append(
-                Rule(
+                ir.Rule(
                     (head,),
                     ((seed,),),
                     types=types,
@@ -200,7 +188,7 @@ class _Magic:
                 )
             )
 
-    def _define(self, predicate: Predicate) -> None:
+    def _define(self, predicate: ir.Predicate) -> None:
         self._predicates[predicate.name] = predicate
 
     def _adorn(self, name: str, given: Given) -> bool:
@@ -214,19 +202,19 @@ class _Magic:
                     return False
         return True
 
-    def _adorn_one(self, rule: Rule, head: Atom, disjunct: Disjunct, given: Given) -> bool:
+    def _adorn_one(self, rule: ir.Rule, head: ir.Atom, disjunct: ir.Disjunct, given: Given) -> bool:
         values = tuple(head.args[i] for i in given)
-        asking = Atom(_named(head.predicate, "needed", given), values, where=head.where)
-        known = {*variables(asking), *_constants(disjunct, self._before)}
-        done: list[Atom] = [asking]
-        left = [x for x in disjunct if isinstance(x, Atom)]
-        rest = tuple(x for x in disjunct if not isinstance(x, Atom))
+        asking = ir.Atom(_named(head.predicate, "needed", given), values, where=head.where)
+        known = {*ir.variables(asking), *_constants(disjunct, self._before)}
+        done: list[ir.Atom] = [asking]
+        left = [x for x in disjunct if isinstance(x, ir.Atom)]
+        rest = tuple(x for x in disjunct if not isinstance(x, ir.Atom))
         while left:
             atom = min(left, key=lambda x: self._place(x, known))
             left.remove(atom)
             if atom.predicate in self._stratum.recursive:
                 columns = tuple(
-                    i for i, t in enumerate(atom.args) if isinstance(t, Const) or t in known
+                    i for i, t in enumerate(atom.args) if isinstance(t, ir.Const) or t in known
                 )
                 if not columns:
                     return False
@@ -236,7 +224,7 @@ class _Magic:
                     self._partly.add((head.predicate, given))
                 atom = replace(atom, predicate=_named(atom.predicate, "", columns))
             done.append(atom)
-            known |= {*variables(atom)}
+            known |= {*ir.variables(atom)}
         new = replace(head, predicate=_named(head.predicate, "", given))
         self._made.append(replace(rule, heads=(new,), body=((*done, *rest),)))
         if not self._calls_of(disjunct):
@@ -245,39 +233,44 @@ class _Magic:
             self._made.append(replace(rule, heads=(new,), body=((*done, *rest),)))
         return True
 
-    def _calls_of(self, disjunct: Disjunct) -> bool:
-        return any(atom.predicate in self._stratum.recursive for atom in atoms(disjunct))
+    def _calls_of(self, disjunct: ir.Disjunct) -> bool:
+        return any(atom.predicate in self._stratum.recursive for atom in ir.atoms(disjunct))
 
-    def _place(self, atom: Atom, known: set[Var]) -> tuple[bool, bool]:
+    def _place(self, atom: ir.Atom, known: set[ir.Var]) -> tuple[bool, bool]:
         """Return an atom's sort key: those with a known value first, of these first those
         outside the stratum.
         """
-        shares = any(isinstance(term, Const) or term in known for term in atom.args)
+        shares = any(isinstance(term, ir.Const) or term in known for term in atom.args)
         return not shares, atom.predicate in self._stratum.recursive
 
     def _pass_on(
-        self, rule: Rule, atom: Atom, columns: Given, done: Sequence[Atom], rest: Sequence[Literal]
+        self,
+        rule: ir.Rule,
+        atom: ir.Atom,
+        columns: Given,
+        done: Sequence[ir.Atom],
+        rest: Sequence[ir.Literal],
     ) -> bool:
         """Add the rule that demands a view's rows by the atoms before it; return whether it has
         all other literals.
         """
         fresh = {
-            i: Var(f"given${i}", where=atom.where)
+            i: ir.Var(f"given${i}", where=atom.where)
             for i in columns
-            if isinstance(atom.args[i], Const)
+            if isinstance(atom.args[i], ir.Const)
         }
         args = tuple(fresh.get(i, atom.args[i]) for i in columns)
-        head = Atom(_named(atom.predicate, "needed", columns), args, where=atom.where)
+        head = ir.Atom(_named(atom.predicate, "needed", columns), args, where=atom.where)
         if (head,) == tuple(done):
             return True  # this is demanded already
-        held = {v for one in done for v in variables(one)}
-        fixed = [Compare("=", var, atom.args[i]) for i, var in fresh.items()]
-        kept = [x for x in rest if held.issuperset(variables(x)) or _fixes(x)]
+        held = {v for one in done for v in ir.variables(one)}
+        fixed = [ir.Compare("=", var, atom.args[i]) for i, var in fresh.items()]
+        kept = [x for x in rest if held.issuperset(ir.variables(x)) or _fixes(x)]
         types = {
             **rule.types,
             **{var.name: self._predicates[atom.predicate].keys[i] for i, var in fresh.items()},
         }
-        body: Disjunct = (*done, *fixed, *kept)
+        body: ir.Disjunct = (*done, *fixed, *kept)
         text = f"{rule.text}  (the constants that it needs)"
         self._made.append(replace(rule, heads=(head,), body=(body,), types=types, text=text))
         return len(kept) == len(rest)
@@ -300,8 +293,8 @@ class _Magic:
             if self._calls_of(disjunct)
         )
 
-    def _passes_on(self, head: Atom, disjunct: Disjunct, given: Given) -> bool:
-        calls = [x for x in atoms(disjunct) if x.predicate in self._stratum.recursive]
+    def _passes_on(self, head: ir.Atom, disjunct: ir.Disjunct, given: Given) -> bool:
+        calls = [x for x in ir.atoms(disjunct) if x.predicate in self._stratum.recursive]
         (call, *others) = calls
         if others or call.predicate != head.predicate:
             return False
@@ -315,10 +308,10 @@ class _Magic:
             {*self._calls[head.predicate, given]} == {(head.predicate, given)}
             and passed == [call.args[i] for i in free]
             and len({*passed}) == len(passed)
-            and {*variables(*elsewhere)}.isdisjoint(passed)
+            and {*ir.variables(*elsewhere)}.isdisjoint(passed)
         )
 
-    def _is_left_out(self, rule: Rule, factored: set[tuple[str, Given]]) -> bool:
+    def _is_left_out(self, rule: ir.Rule, factored: set[tuple[str, Given]]) -> bool:
         """Return whether a rule derives the answer in the form (factored or not) not used."""
         name = rule.heads[0].predicate
         for call in self._calls:
@@ -329,7 +322,7 @@ class _Magic:
         return False
 
 
-def _with_columns(whole: Predicate, name: str, places: Given) -> Predicate:
+def _with_columns(whole: ir.Predicate, name: str, places: Given) -> ir.Predicate:
     """Return the predicate of some columns of a relation."""
     keys, columns = (tuple(of[i] for i in places) for of in (whole.keys, whole.columns))
     nullable = tuple(n for n, i in enumerate(places) if i in whole.nullable)
@@ -346,24 +339,24 @@ def _named(name: str, kind: str, given: Given) -> str:
     return f"{name}${kind}{digits}"
 
 
-def _constants(disjunct: Disjunct, program: Program) -> dict[Var, Const]:
+def _constants(disjunct: ir.Disjunct, program: Program) -> dict[ir.Var, ir.Const]:
     """Return the variables that a conjunction fixes to constants or parameters, with these."""
-    known = {x.left: x.right for x in disjunct if _fixes(x) and isinstance(x, Compare)}
-    for atom in atoms(disjunct):
+    known = {x.left: x.right for x in disjunct if _fixes(x) and isinstance(x, ir.Compare)}
+    for atom in ir.atoms(disjunct):
         if atom.predicate == GIVEN:
             (values,) = program.seeds[GIVEN]
             known |= zip(atom.args, values, strict=True)
     return known  # type: ignore[return-value]
 
 
-def _fixes(literal: Literal) -> bool:
+def _fixes(literal: ir.Literal) -> bool:
     return (
-        isinstance(literal, Compare)
+        isinstance(literal, ir.Compare)
         and literal.op == "="
-        and isinstance(literal.left, Var)
-        and isinstance(literal.right, Const)
+        and isinstance(literal.left, ir.Var)
+        and isinstance(literal.right, ir.Const)
     )
 
 
-def _constant(term: Var | Const, known: Mapping[Var, Const]) -> Const:
-    return term if isinstance(term, Const) else known[term]
+def _constant(term: ir.Var | ir.Const, known: Mapping[ir.Var, ir.Const]) -> ir.Const:
+    return term if isinstance(term, ir.Const) else known[term]

@@ -21,6 +21,7 @@ from ivm.sql.conversions import (
     convert,
     in_order,
     is_null_constant,
+    plain_constants,
     refuse_other_zones,
 )
 from ivm.sql.errors import SqlError, written
@@ -28,7 +29,7 @@ from ivm.sql.functions import clock
 from ivm.sql.functions import scalar as fn
 from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import INTERVALS
-from ivm.sql.literals import constant, number
+from ivm.sql.literals import constant
 from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
@@ -45,7 +46,7 @@ from ivm.sql.terms import (
     originated,
     variables,
 )
-from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMPTZ, VARCHAR, SqlType
+from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMPTZ, SqlType
 
 COMPARE: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -378,7 +379,7 @@ class Expressions:
         pairs = dict[Typed, list[Typed]]()  # values by what they are compared with
         for place in filter(None, map(_untyped, node.expressions)):
             place.compare_with(left)
-        known = _plain(node, left) if len(node.expressions) >= MANY else None
+        known = plain_constants(node, left) if len(node.expressions) >= MANY else None
         for right in [] if known else [*map(self.value, node.expressions)]:
             value, right = alike(node, left, right)
             if right.type != NULL and not is_null_constant(right):
@@ -436,23 +437,6 @@ class Expressions:
         if isinstance(value.term, Lit):
             return [] if value.term.value is wanted else [*NEVER]
         return [Test(value.term if wanted else negated(value.term))]
-
-
-def _plain(node: exp.In, left: Typed) -> tuple[Typed, list[Typed]] | None:
-    """Return a value and many constants in a type in which they compare, if all are texts as it is,
-    or whole numbers as it is; these are read at once.
-    """
-    texts = [one.this if type(one) is exp.Literal else "" for one in node.expressions]
-    if left.type == VARCHAR and all(one.is_string for one in node.expressions):
-        return left, [Typed(Lit(text, "string"), VARCHAR, False) for text in texts]
-    if not left.type.is_integer or not all(text.isdecimal() for text in texts):
-        return None
-    longest = max(texts, key=len)
-    if len(longest) > 18 or any(one.is_string for one in node.expressions):
-        return None
-    value, first = alike(node, left, number(longest, node))
-    store = first.type.store
-    return value, [Typed(Lit(int(text), store), first.type, False) for text in texts]
 
 
 def _untyped(node: exp.Expr) -> Place | None:
