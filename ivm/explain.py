@@ -34,20 +34,7 @@ from ivm.rules.rule import InstalledRule
 from ivm.terms.conditions import compared
 from ivm.terms.encoder import Encoder, written
 from ivm.terms.numbers import is_registered
-from ivm.views.layouts import (
-    ALONE,
-    COUNT,
-    FOLD,
-    INVERTED,
-    PARTS,
-    PLAIN,
-    RANGED,
-    RANKED,
-    SUM,
-    TEXT,
-    VALUES,
-    Fold,
-)
+from ivm.views import layouts
 from ivm.ways.columns import ColumnJoin
 from ivm.ways.pending import Source
 from ivm.ways.recursion.facts import limits_of
@@ -58,21 +45,21 @@ from pagestore.host import NULL, EphemeralTransaction, Snapshot, Tree, printable
 TreeOf = Callable[[str], Tree]  # by name
 
 HEADS = {
-    PLAIN: "no projection: bindings are inserted and erased as they are",
-    COUNT: "the count is its own support: +1, -1, erased at 0",
-    FOLD: "follows from a tree of state",
-    SUM: "an Abelian group: summands are added and subtracted, with a support count",
-    RANGED: "a row for each point in whose range there is something",
-    TEXT: "the text of each group of a concat, assembled anew when the group changes",
-    RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when "
+    layouts.PLAIN: "no projection: bindings are inserted and erased as they are",
+    layouts.COUNT: "the count is its own support: +1, -1, erased at 0",
+    layouts.FOLD: "follows from a tree of state",
+    layouts.SUM: "an Abelian group: summands are added and subtracted, with a support count",
+    layouts.RANGED: "a row for each point in whose range there is something",
+    layouts.TEXT: "the text of each group of a concat, assembled anew when the group changes",
+    layouts.RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when "
     "it no longer does",
 }
 STATES = {
-    ALONE: "the result, which is the key of the view's row",
-    PARTS: "an Abelian group: the parts of summands are added and subtracted; results are rounded "
+    layouts.ALONE: "the result, which is the key of the view's row",
+    layouts.PARTS: "an Abelian group: the parts of summands are added and subtracted; results are rounded "
     "once",
-    VALUES: "each group's values in order, with support counts",
-    INVERTED: "one value for each group, from which what goes is taken back by the operator's "
+    layouts.VALUES: "each group's values in order, with support counts",
+    layouts.INVERTED: "one value for each group, from which what goes is taken back by the operator's "
     "inverse",
 }
 NEEDS = [({*BY_RANK}, "a sum of supports"), ({"concat"}, "a checksum")]
@@ -80,7 +67,14 @@ HOW = {
     ADDED: "the {op} of its range, by a scan for each place of the parts of numbers",
     COMPARED: "the {op} of its range, whose texts are compared",
 }
-WITH = {PLAIN: "", COUNT: "", FOLD: "", RANGED: "", TEXT: "", RANKED: ", each with its rank"}
+WITH = {
+    layouts.PLAIN: "",
+    layouts.COUNT: "",
+    layouts.FOLD: "",
+    layouts.RANGED: "",
+    layouts.TEXT: "",
+    layouts.RANKED: ", each with its rank",
+}
 UNNAMED = re.compile(r"(?<![\w$])_\d+\b")  # as lang/normalise.py names what is written `_`
 # as SQL names columns between rules
 MADE, SHORT = re.compile(r"(?<![\w$])_x\d+\b"), re.compile(r"(?<![\w$])x\d+\b")
@@ -110,7 +104,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     )
     if layout.fold:
         lines += _state(installed, layout.fold)
-    if layout.kind == RANKED:
+    if layout.kind == layouts.RANKED:
         lines += _stratum(installed, name, snap)
     if helpers := [
         n for n in installed.program.predicates if view_of_part(n) == name and is_helper(n)
@@ -203,7 +197,7 @@ def _kept(installed: Installed, name: str, stats: dict[str, Any]) -> str:
 
 def _cost_of_an_edit(installed: Installed, name: str) -> str:
     """Say in words what an edit costs."""
-    if installed.layouts[name].kind == RANKED:
+    if installed.layouts[name].kind == layouts.RANKED:
         return "An edit costs the rows that it adds, and those that lose a derivation and look for another, in rounds."
     rules = [rule for rule in installed.rules if name in rule.writes]
     plans = [plan for rule in rules for plan in rule.plans]
@@ -231,11 +225,11 @@ def _functions(rule: InstalledRule) -> list[str]:
     ]
 
 
-def _state(installed: Installed, fold: Fold) -> list[str]:
+def _state(installed: Installed, fold: layouts.Fold) -> list[str]:
     """Describe the state of an aggregate, and which aggregates share it."""
     state = fold.state
     lines = [f"  state     {state.name}: {STATES[state.kind]}"]
-    if state.ops != ("max",) and state.kind == VALUES:
+    if state.ops != ("max",) and state.kind == layouts.VALUES:
         needs = [text for ops, text in NEEDS if ops.intersection(state.ops)]
         lines[0] += f", with {', '.join(['a count of records', *needs])}"
     if state.levels:
@@ -250,7 +244,7 @@ def _state(installed: Installed, fold: Fold) -> list[str]:
     return [*lines, f"  shared    by {', '.join(others)}"] if len(others) > 1 else lines
 
 
-def _level(fold: Fold) -> str:
+def _level(fold: layouts.Fold) -> str:
     """Describe how a result is found in a state that serves several levels of detail."""
     if not fold.between:
         return "whose values are in order"

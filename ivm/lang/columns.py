@@ -26,22 +26,8 @@ from re import findall, fullmatch
 from typing import NamedTuple
 
 from ivm.errors import ArityError, ConstructError, RecursionRefusedError, RuleTypeError, SafetyError
+from ivm.lang import ir
 from ivm.lang.aggregate import in_key_order
-from ivm.lang.ir import (
-    Aggregate,
-    Atom,
-    Compare,
-    Const,
-    Disjunct,
-    Literal,
-    Negation,
-    Predicate,
-    Rule,
-    Var,
-    atoms,
-    unnamed_in,
-    variables,
-)
 from ivm.lang.program import Program, strata_of
 from ivm.names import named_part, split_column
 
@@ -63,15 +49,15 @@ def read_columns(program: Program, known: Program, merging: bool) -> Program:
     )
 
 
-def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
+def with_columns(rule: ir.Rule, known: Mapping[str, ir.Predicate]) -> ir.Rule:
     """Replace reads of single columns by reads of functions.  Raises ArityError, ConstructError."""
     if not any(":" in name and name not in known for name in rule.reads):
         return rule
-    taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {
-        v.name for v in variables(*rule.heads)
+    taken = {v.name for disjunct in rule.body for v in ir.variables(*disjunct)} | {
+        v.name for v in ir.variables(*rule.heads)
     }
     columns = _Columns(
-        known, (f"_{n}" for n in count(1000) if f"_{n}" not in taken), unnamed_in(rule)
+        known, (f"_{n}" for n in count(1000) if f"_{n}" not in taken), ir.unnamed_in(rule)
     )
     body = tuple(
         tuple(columns.read(literal)[0] for literal in columns.checked(disjunct))
@@ -80,7 +66,7 @@ def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     return rule if body == rule.body else replace(rule, body=body)
 
 
-Conjunction = tuple[Literal, ...]
+Conjunction = tuple[ir.Literal, ...]
 
 
 class _Columns(NamedTuple):
@@ -88,14 +74,14 @@ class _Columns(NamedTuple):
     written `_`.
     """
 
-    known: Mapping[str, Predicate]
+    known: Mapping[str, ir.Predicate]
     fresh: Iterator[str]
     unnamed: set[str]
 
-    def place(self, literal: Literal) -> tuple[str, str]:
+    def place(self, literal: ir.Literal) -> tuple[str, str]:
         """Return the function and column that a literal may read, else two empty texts."""
         if (
-            not isinstance(literal, Atom)
+            not isinstance(literal, ir.Atom)
             or literal.value is None
             or literal.predicate in self.known
         ):
@@ -110,10 +96,10 @@ class _Columns(NamedTuple):
         seen: dict[tuple[str, tuple[object, ...]], str] = {}
         for literal in conjunction:
             name, column = self.place(literal)
-            if not isinstance(literal, Atom) or name not in self.known:
+            if not isinstance(literal, ir.Atom) or name not in self.known:
                 continue
             key = tuple(
-                "_" if isinstance(v, Var) and v.name in self.unnamed else v for v in literal.args
+                "_" if isinstance(v, ir.Var) and v.name in self.unnamed else v for v in literal.args
             )
             other = seen.setdefault((name, key), column)
             if other != column and "_" in key:
@@ -126,9 +112,9 @@ class _Columns(NamedTuple):
                 )
         return conjunction
 
-    def read(self, literal: Literal) -> tuple[Literal, tuple[Var, ...]]:
+    def read(self, literal: ir.Literal) -> tuple[ir.Literal, tuple[ir.Var, ...]]:
         """Return the literal reading whole functions, and the variables added to it."""
-        if isinstance(literal, Negation):
+        if isinstance(literal, ir.Negation):
             parts = [*map(self.read, self.checked(literal.body))]
             more = tuple(v for _, added in parts for v in added)
             return replace(
@@ -136,7 +122,7 @@ class _Columns(NamedTuple):
             ), ()
         name, column = self.place(literal)
         predicate = self.known.get(name)
-        if not isinstance(literal, Atom) or literal.value is None or predicate is None:
+        if not isinstance(literal, ir.Atom) or literal.value is None or predicate is None:
             return literal, ()
         if predicate.value is not None and column == predicate.columns[-1]:
             return replace(literal, predicate=name), ()
@@ -147,15 +133,15 @@ class _Columns(NamedTuple):
             raise ArityError(literal.where, f"{reason}: {predicate}")
         value = literal.value
         # a `_` here tests whether a value exists
-        if isinstance(value, Var) and value.name in self.unnamed:
+        if isinstance(value, ir.Var) and value.name in self.unnamed:
             value = replace(value, name=f"{next(self.fresh)}v")
         others = predicate.columns[predicate.key_count :]
         values = [
-            value if other == column else Var(next(self.fresh), where=literal.where)
+            value if other == column else ir.Var(next(self.fresh), where=literal.where)
             for other in others
         ]
-        added = tuple(v for v in values if isinstance(v, Var) and v is not literal.value)
-        return Atom(name, (*literal.args, *values), where=literal.where), added
+        added = tuple(v for v in values if isinstance(v, ir.Var) and v is not literal.value)
+        return ir.Atom(name, (*literal.args, *values), where=literal.where), added
 
 
 # -- atoms of one row
@@ -163,28 +149,28 @@ class _Columns(NamedTuple):
 TESTED = r"_\d+v"  # a variable that tests whether a column has a value
 
 
-def with_one_atom_a_row(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
+def with_one_atom_a_row(rule: ir.Rule, known: Mapping[str, ir.Predicate]) -> ir.Rule:
     """Merge the atoms that read one function of several values at one key, to avoid a self-join."""
-    unnamed = unnamed_in(rule)
+    unnamed = ir.unnamed_in(rule)
     body = tuple(_merged(disjunct, known, unnamed) for disjunct in rule.body)
     return rule if body == rule.body else replace(rule, body=body)
 
 
 def _merged(
-    conjunction: Conjunction, known: Mapping[str, Predicate], unnamed: set[str]
+    conjunction: Conjunction, known: Mapping[str, ir.Predicate], unnamed: set[str]
 ) -> Conjunction:
-    places, merged = dict[tuple[object, ...], int](), list[Literal]()
+    places, merged = dict[tuple[object, ...], int](), list[ir.Literal]()
     for literal in conjunction:
-        if isinstance(literal, Negation):
+        if isinstance(literal, ir.Negation):
             body = _merged(literal.body, known, unnamed)
-            unnamed_here = {v for v in variables(*body) if v in literal.exists} | {
+            unnamed_here = {v for v in ir.variables(*body) if v in literal.exists} | {
                 v for v in literal.exists if v in _nested(body)
             }
             literal = replace(
                 literal, body=body, exists=tuple(v for v in literal.exists if v in unnamed_here)
             )
-        predicate = known.get(literal.predicate) if isinstance(literal, Atom) else None
-        if isinstance(literal, Atom) and predicate and predicate.key_count is not None:
+        predicate = known.get(literal.predicate) if isinstance(literal, ir.Atom) else None
+        if isinstance(literal, ir.Atom) and predicate and predicate.key_count is not None:
             key = literal.predicate, literal.args[: predicate.key_count]
             place = places.setdefault(key, len(merged))
             if place < len(merged) and (joined := _one_atom(merged[place], literal, unnamed)):
@@ -194,27 +180,33 @@ def _merged(
     return tuple(merged)
 
 
-def _nested(conjunction: Conjunction) -> set[Var]:
-    return {v for part in conjunction if isinstance(part, Negation) for v in variables(*part.body)}
+def _nested(conjunction: Conjunction) -> set[ir.Var]:
+    return {
+        v for part in conjunction if isinstance(part, ir.Negation) for v in ir.variables(*part.body)
+    }
 
 
-def _one_atom(literal: Literal, other: Atom, unnamed: set[str]) -> Atom | None:
+def _one_atom(literal: ir.Literal, other: ir.Atom, unnamed: set[str]) -> ir.Atom | None:
     """Merge two atoms that read one row; return None if they have different terms for a column."""
-    assert isinstance(literal, Atom)
+    assert isinstance(literal, ir.Atom)
     terms = [_one_term(a, b, unnamed) for a, b in zip(literal.args, other.args, strict=True)]
     args = tuple(term for term in terms if term is not None)
     return replace(literal, args=args) if len(args) == len(terms) else None
 
 
-def _one_term(a: Var | Const, b: Var | Const, unnamed: set[str]) -> Var | Const | None:
+def _one_term(
+    a: ir.Var | ir.Const, b: ir.Var | ir.Const, unnamed: set[str]
+) -> ir.Var | ir.Const | None:
     for term, instead in ((a, b), (b, a)):
-        if isinstance(term, Var) and (term.name in unnamed or fullmatch(TESTED, term.name)):
-            asks = isinstance(instead, Var) and instead.name in unnamed and term.name not in unnamed
-            if isinstance(instead, Var) and term.name not in unnamed and not term.marked:
+        if isinstance(term, ir.Var) and (term.name in unnamed or fullmatch(TESTED, term.name)):
+            asks = (
+                isinstance(instead, ir.Var) and instead.name in unnamed and term.name not in unnamed
+            )
+            if isinstance(instead, ir.Var) and term.name not in unnamed and not term.marked:
                 # which asks for a value, so it is not null
                 instead = replace(instead, marked=False)
             return term if asks else instead
-    return (b if isinstance(a, Var) and a.marked else a) if a == b else None
+    return (b if isinstance(a, ir.Var) and a.marked else a) if a == b else None
 
 
 # the aggregate, and which values it takes
@@ -246,7 +238,7 @@ def is_neighbour(name: str) -> bool:
     return any(f"${op}" in name for op in OPERATIONS)
 
 
-def check_neighbours(rules: Iterable[Rule]) -> None:
+def check_neighbours(rules: Iterable[ir.Rule]) -> None:
     """Raise RecursionRefusedError if a helper is recursive."""
     for stratum in strata_of([*rules]):
         for rule in stratum.rules:
@@ -259,7 +251,7 @@ def check_neighbours(rules: Iterable[Rule]) -> None:
                 )
 
 
-def check_ordered(rule: Rule) -> None:
+def check_ordered(rule: ir.Rule) -> None:
     """Raise RuleTypeError if neighbours of texts are read: trees order texts by id."""
     for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
         if is_neighbour(head.predicate) and rule.types[aggregate.result.name] == "string":
@@ -274,7 +266,7 @@ def check_ordered(rule: Rule) -> None:
 Form = tuple[int, bool, int]
 
 
-def _form_of(predicate: Predicate) -> Form:
+def _form_of(predicate: ir.Predicate) -> Form:
     keys = len(predicate.keys)
     return (
         keys,
@@ -286,25 +278,25 @@ def _form_of(predicate: Predicate) -> Form:
 class _Neighbours:
     """Replaces the reads of neighbours in one rule."""
 
-    def __init__(self, rule: Rule, forms: Mapping[str, Form], taken: set[str]) -> None:
+    def __init__(self, rule: ir.Rule, forms: Mapping[str, Form], taken: set[str]) -> None:
         self._rule, self._forms, self._taken = rule, forms, taken
-        self._helpers: list[Rule] = []
+        self._helpers: list[ir.Rule] = []
         taken_here = {*findall(r"\w+", str(rule))}
         # each replaces a `_`
-        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)
-        self._fresh = (Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
+        self._unnamed = (ir.Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)
+        self._fresh = (ir.Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
 
-    def rules(self) -> Iterator[Rule]:
+    def rules(self) -> Iterator[ir.Rule]:
         """Yield the helpers, then the rule that reads them; the rule alone if it has none."""
         body = tuple(self._conjunction(disjunct, ()) for disjunct in self._rule.body)
         yield from self._helpers
         yield replace(self._rule, body=body) if self._helpers else self._rule
 
-    def _conjunction(self, literals: Disjunct, around: Disjunct) -> Disjunct:
+    def _conjunction(self, literals: ir.Disjunct, around: ir.Disjunct) -> ir.Disjunct:
         """Return a conjunction with helpers, each made once its arguments are bound."""
-        asking = [x for x in literals if isinstance(x, Atom) and self._asks(x)]
+        asking = [x for x in literals if isinstance(x, ir.Atom) and self._asks(x)]
         known = [*around, *(x for x in literals if x not in asking and not self._asks_inside(x))]
-        made: dict[Literal, Literal] = {}
+        made: dict[ir.Literal, ir.Literal] = {}
         while asking:
             unbound = [self._unbound(x, known) for x in asking]
             if None not in unbound:
@@ -321,15 +313,17 @@ class _Neighbours:
             known.append(made[atom])
         return tuple(
             replace(x, body=self._conjunction(x.body, tuple(known)))
-            if isinstance(x, Negation)
+            if isinstance(x, ir.Negation)
             else made.get(x, x)
             for x in literals
         )
 
-    def _asks_inside(self, literal: Literal) -> bool:
-        return isinstance(literal, Negation) and any(self._asks(atom) for atom in atoms((literal,)))
+    def _asks_inside(self, literal: ir.Literal) -> bool:
+        return isinstance(literal, ir.Negation) and any(
+            self._asks(atom) for atom in ir.atoms((literal,))
+        )
 
-    def _asks(self, atom: Atom) -> bool:
+    def _asks(self, atom: ir.Atom) -> bool:
         """Return whether an atom reads a neighbour. Raises ArityError for another form."""
         name, op = split_column(atom.predicate)
         if op not in OPERATIONS or atom.predicate in self._forms or name not in self._forms:
@@ -351,35 +345,35 @@ class _Neighbours:
         return True
 
     @staticmethod
-    def _unbound(atom: Atom, literals: Iterable[Literal]) -> Var | None:
+    def _unbound(atom: ir.Atom, literals: Iterable[ir.Literal]) -> ir.Var | None:
         bound = bound_by(literals)
-        return next((v for v in variables(*atom.args) if v not in bound), None)
+        return next((v for v in ir.variables(*atom.args) if v not in bound), None)
 
-    def _helper(self, atom: Atom, literals: Disjunct) -> Atom:
+    def _helper(self, atom: ir.Atom, literals: ir.Disjunct) -> ir.Atom:
         """Return the helper's atom that replaces a read of a neighbour; add the helper's rule."""
         name, op = split_column(atom.predicate)
         function, sign = OPERATIONS[op]
         arguments, is_function, _ = self._forms[name]
-        needed = variables(*atom.args)
+        needed = ir.variables(*atom.args)
         body = binding(needed, literals)
         *group, point = atom.args
         # an equation binds it, so that it is a variable
-        if needed and (isinstance(point, Const) or point in group):
+        if needed and (isinstance(point, ir.Const) or point in group):
             fresh = next(self._fresh)
-            body, point = (*body, Compare("=", fresh, point, where=atom.where)), fresh
+            body, point = (*body, ir.Compare("=", fresh, point, where=atom.where)), fresh
         column, result = next(self._fresh), next(self._fresh)
         others = [next(self._unnamed) for _ in range(arguments - len(atom.args) + is_function)]
         terms = (*group, column, *others)
         if is_function:
-            base = Atom(name, terms[:-1], terms[-1], where=atom.where)
+            base = ir.Atom(name, terms[:-1], terms[-1], where=atom.where)
         else:
-            base = Atom(name, terms, where=atom.where)
-        link = Compare(sign, column, point, where=atom.where)
-        aggregate = Aggregate(function, result, (column,), where=atom.where)
-        head = Atom(self._name(op), needed, result, where=atom.where)
+            base = ir.Atom(name, terms, where=atom.where)
+        link = ir.Compare(sign, column, point, where=atom.where)
+        aggregate = ir.Aggregate(function, result, (column,), where=atom.where)
+        head = ir.Atom(self._name(op), needed, result, where=atom.where)
         text = f"{self._rule.text}  (its {atom.predicate})"
         self._helpers.append(
-            Rule((head,), ((*body, base, link),), (aggregate,), where=atom.where, text=text)
+            ir.Rule((head,), ((*body, base, link),), (aggregate,), where=atom.where, text=text)
         )
         return replace(head, value=atom.value)
 
@@ -390,28 +384,28 @@ class _Neighbours:
         return name
 
 
-def bound_by(literals: Iterable[Literal]) -> set[Var]:
+def bound_by(literals: Iterable[ir.Literal]) -> set[ir.Var]:
     """Return the variables that atoms bind, and those that equations define from them."""
-    bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
-    sides = [(x.left, x.right) for x in literals if isinstance(x, Compare) and x.op == "="]
+    bound = {v for x in literals if isinstance(x, ir.Atom) for v in ir.variables(x)}
+    sides = [(x.left, x.right) for x in literals if isinstance(x, ir.Compare) and x.op == "="]
     sides += [(right, left) for left, right in sides]
     while more := {
         a
         for a, b in sides
-        if isinstance(a, Var) and a not in bound and bound.issuperset(variables(b))
+        if isinstance(a, ir.Var) and a not in bound and bound.issuperset(ir.variables(b))
     }:
         bound |= more
     return bound
 
 
-def binding(needed: tuple[Var, ...], literals: Disjunct) -> Disjunct:
+def binding(needed: tuple[ir.Var, ...], literals: ir.Disjunct) -> ir.Disjunct:
     """Return literals that bind the variables: the smallest atom that has them all, else all
     bound literals.
     """
     if not needed:
         return ()
-    holding = [x for x in literals if isinstance(x, Atom) and {*needed} <= {*variables(x)}]
+    holding = [x for x in literals if isinstance(x, ir.Atom) and {*needed} <= {*ir.variables(x)}]
     if holding:
-        return (min(holding, key=lambda x: len(variables(x))),)
+        return (min(holding, key=lambda x: len(ir.variables(x))),)
     bound = bound_by(literals)
-    return tuple(x for x in literals if bound.issuperset(variables(x)))
+    return tuple(x for x in literals if bound.issuperset(ir.variables(x)))

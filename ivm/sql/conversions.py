@@ -442,13 +442,13 @@ def plain_constants(node: exp.In, left: Typed) -> tuple[Typed, list[Typed]] | No
     """Return a value and many constants in a type in which they compare, if all are texts as it is,
     or whole numbers as it is; these are read at once.
     """
-    texts = [one.this if type(one) is exp.Literal else "" for one in node.expressions]
-    if left.type == VARCHAR and all(one.is_string for one in node.expressions):
+    texts = [item.this if type(item) is exp.Literal else "" for item in node.expressions]
+    if left.type == VARCHAR and all(item.is_string for item in node.expressions):
         return left, [Typed(Lit(text, "string"), VARCHAR, False) for text in texts]
     if not left.type.is_integer or not all(text.isdecimal() for text in texts):
         return None
     longest = max(texts, key=len)
-    if len(longest) > 18 or any(one.is_string for one in node.expressions):
+    if len(longest) > 18 or any(item.is_string for item in node.expressions):
         return None
     value, first = alike(node, left, number(longest, node))
     store = first.type.store

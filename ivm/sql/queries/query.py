@@ -296,11 +296,11 @@ class Select(Clauses):
     def _group(self) -> None:
         clauses = [*self.items, *(self.node.args.get(k) for k in ("having", "qualify", "order"))]
         aggregates = aggregates_in([clause for clause in clauses if clause is not None])
-        for one in aggregates if self.scope.parent is not None else ():
-            read = [column for column in one.find_all(exp.Column) if not self._is_own(column)]
-            if read and len(read) == len([*one.find_all(exp.Column)]):
-                shown = f"{one.sql(dialect='duckdb')} is an aggregate of the query around"
-                raise SqlError(f"{shown}: compute it there, in a subquery of FROM", one)
+        for fold in aggregates if self.scope.parent is not None else ():
+            read = [*fold.find_all(exp.Column)]
+            if read and not any(map(self._is_own, read)):
+                shown = f"{fold.sql(dialect='duckdb')} is an aggregate of the query around"
+                raise SqlError(f"{shown}: compute it there, in a subquery of FROM", fold)
         group = self.node.args.get("group")
         if group is None and not aggregates:
             return
