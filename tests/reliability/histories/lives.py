@@ -34,6 +34,7 @@ from tests.reliability.interrupts import memory
 STEPS_MAX = 20_000  # of a life
 IN_A_ROW = 40  # steps, after which another process goes on: the one that did may wait for it
 CALLS, FEW = 50, 10  # steps of a transaction, about, and of a part of it
+CROWD, AT_ONCE = 40, 3  # writers of a history of many, and how many of them there are at a time
 HARM = 0.3  # share of these moments at which a process is killed or interrupted
 
 
@@ -44,7 +45,7 @@ def lives(seed: int, amount: int) -> Counter[str]:
     while counts["kills"] < amount:
         with tempfile.TemporaryDirectory(prefix="histories-", dir=memory()) as folder:
             try:
-                kind = Life if number % 3 == 2 else Held
+                kind = (Held, Crowd, Held, Life)[number % 4]
                 kind(Path(folder), Random(f"{seed} {number}"), counts).live()
             except Exception as error:
                 raise AssertionError(
@@ -276,6 +277,39 @@ class Held(Life):
                 if not running:
                     return
                 self.random.choice(running).goes_on()
+        raise AssertionError("the processes do not come to an end")
+
+
+class Crowd(Life):
+    """Many writers, a few at a time, of which most are killed at a step that is drawn before: each
+    goes on from what those before it have left, wherever they were.
+    """
+
+    def run(self) -> None:
+        """Let one at a time go on, and another one begin for each that ends."""
+        random, few = self.random, self.random.random() < 0.6
+        left = dict[Child, float]()  # the steps that each still makes
+        with ivm.open(self.path, mode="r", threads=1) as reader:
+            for _ in range(CROWD * STEPS_MAX):
+                running = [child for child in self.children if not child.ended]
+                if len(running) < AT_ONCE and len(self.children) < CROWD:
+                    self.begin()
+                    dies = random.random() < 0.9
+                    left[self.children[-1]] = random.randint(0, 3 * CALLS) if dies else STEPS_MAX
+                    continue
+                if not running:
+                    return
+                child = self.choose(running, few)
+                if left[child] <= 0:
+                    child.dies()
+                    self.counts["kills"] += 1
+                    self.seen = continued(reader, self.seen)
+                    continue
+                child.goes_on()
+                left[child] -= 1
+                self.counts["steps"] += 1
+                if random.random() < 1 / IN_A_ROW:
+                    child.priority = min(one.priority for one in running) - random.random()
         raise AssertionError("the processes do not come to an end")
 
 
