@@ -329,13 +329,9 @@ class Lookup:
             self._hashed = Ascending(keys[0]) if ascends else Numbers(keys)
         codes = self._hashed.numbers if self._hashed else self._box.codes(keys)
         self.order = np.arange(n) if (codes[1:] >= codes[:-1]).all() else sort_order(codes[None])
-        sorted_ = codes[self.order]
-        self._start = np.flatnonzero(begins(sorted_[None]))
-        self._count = np.diff(self._start, append=n)
-        self.unique = len(self._start) == n
-        if not self._hashed:  # the number of each code, and -1 at the end
-            self._place = np.full(self._box.size + 1, -1)
-            self._place[sorted_[self._start]] = np.arange(len(self._start))
+        self._start = np.flatnonzero(begins(codes[self.order][None]))
+        self._count, self.unique = np.diff(self._start, append=n), len(self._start) == n
+        self._keys, self._place = keys, np.empty(0, np.int64)
 
     @property
     def share(self) -> float:
@@ -361,8 +357,12 @@ class Lookup:
 
     def _places(self, keys: Sequence[np.ndarray]) -> np.ndarray:
         """Return the number of each key among the distinct ones, -1 where it is none of them."""
-        if self._hashed:
+        if self._hashed and self._box.size > SPARSE * len(keys[0]):
             return self._hashed.find(keys)
+        if not len(self._place):  # the number of each code, and -1 at the end
+            self._place = np.full(self._box.size + 1, -1)
+            firsts = self._keys.take(self.order[self._start], axis=1)
+            self._place[self._box.codes(firsts)] = np.arange(len(self._start))
         codes = self._box.codes(keys)
         if len(keys) > 1:
             return self._place.take(np.where(self._box.holds(keys), codes, self._box.size))

@@ -52,6 +52,25 @@ def test_rows_of_a_key_are_next_to_each_other(span, columns):
         assert lookup.order[start : start + times].tolist() == places[tuple(key)]
 
 
+@pytest.mark.parametrize("ascend", [True, False])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_many_that_are_sought_are_addressed_directly(columns, ascend):
+    """Where more keys are sought than there could be, each is one look-up in an array."""
+    chance = np.random.default_rng(columns)
+    keys = chance.integers(-70, 70, (columns, 60)) * (90 if columns == 1 else 1)
+    keys = keys[:, np.lexsort(keys[::-1])] if ascend else keys
+    lookup, rows = Lookup(keys), dict[tuple[int, ...], set[int]]()
+    for row, key in enumerate(keys.T.tolist()):
+        rows.setdefault(tuple(key), set()).add(row)
+    for count, addressed in ((20, False), (20_000, True), (20, True)):
+        sought = np.concatenate([keys, chance.integers(-9000, 9000, (columns, count))], axis=1)
+        sought[:, -1] = WORD_MAX
+        found = lookup.find([*sought])
+        for key, start, times in zip(sought.T.tolist(), found.start, found.times, strict=True):
+            assert {*lookup.order[start : start + times].tolist()} == rows.get(tuple(key), set())
+        assert (len(lookup._place) > 0) == addressed
+
+
 @pytest.mark.parametrize("span", SPANS)
 @pytest.mark.parametrize("keys", [1, 2, 4])
 @pytest.mark.parametrize("repeated", [True, False])
