@@ -367,6 +367,14 @@ class Transaction:
         else:
             relation.set(rows)
 
+    def _put(self, name: str, action: int, words: np.ndarray) -> None:
+        """Make one edit of each row, which are words as the relation stores them."""
+        relation, read = self._relation(name)
+        if read:
+            self._add(name, action, words)
+        else:
+            self._txn.edit(relation.info, np.full(words.shape[1], action), words)
+
     def edit(self, edits: tuple[Edit, ...]) -> None:
         """Add edits that were parsed from a text.  Raises FunctionConflictError for a relation
         that no rule reads.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
-from operator import eq, ne
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sqlglot import exp
@@ -13,8 +13,10 @@ from ivm.sql.catalog import Catalog
 from ivm.sql.edits.insert import EXCLUDED, conflict_of
 from ivm.sql.edits.target import Places, Target, is_default
 from ivm.sql.literals import constant
-from ivm.sql.prepared.edits import Case, Check, KeyedEdit, Source, Unusual, of_column
-from ivm.sql.prepared.seeks import TESTS, TYPES, word_type
+from ivm.sql.prepared.cases import Case, Source, of_column
+from ivm.sql.prepared.edits import KeyedEdit
+from ivm.sql.prepared.rows import Unusual
+from ivm.sql.prepared.seeks import TYPES, word_type
 from ivm.sql.prepared.shape import number_of
 from ivm.sql.queries.expressions import COMPARE
 from ivm.sql.session import Reader
@@ -25,6 +27,8 @@ from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTERVAL, SqlType
 if TYPE_CHECKING:
     import pyarrow as pa
 
+EQUAL, UNEQUAL = 2, 5
+TESTS = {"=": EQUAL, "!=": UNEQUAL, "<": 1, "<=": 3, ">": 4, ">=": 6}  # in which of -1, 0, 1
 SIGNS: dict[type[exp.Expr], int] = {exp.Add: 1, exp.Sub: -1}
 CLAUSES: dict[type[exp.Expr], set[str]] = {
     exp.Insert: {"this", "expression", "returning", "conflict", "alternative", "ignore"},
@@ -33,7 +37,7 @@ CLAUSES: dict[type[exp.Expr], set[str]] = {
     exp.Merge: {"this", "using", "on", "using_cond", "whens", "returning"},
 }
 GIVEN_TYPES = TYPES | {float: DOUBLE, date: DATE, bool: BOOLEAN}  # of the values of a MERGE
-Changed = tuple[tuple[int, Source], ...]
+Parts = tuple[tuple[int, Source], ...]
 
 
 class Beside(NamedTuple):
@@ -56,7 +60,7 @@ def edit_of(
         return None
     table = node.this.this if isinstance(node.this, exp.Schema) else node.this
     target = Target(cast(Any, None), reader, catalog, table, node)  # which edits nothing
-    edit = KeyedEdit(node, target.name, tuple(target.columns), target.key)
+    edit = KeyedEdit(target.name, tuple(target.columns), target.key, (), node)
     try:
         return _Translation(target, kinds).edit(node, edit, schema)
     except Unusual:
@@ -75,7 +79,13 @@ class _Translation:
         if isinstance(node, exp.Insert):
             rows = [*self._rows(node)]
             if not any(map(node.args.get, ("returning", "conflict", "alternative", "ignore"))):
-                return edit._replace(rows=(*rows,))
+                each = (
+                    rows.pop()
+                    if len(rows) == 1 and edit.key
+                    else tuple(map(Source, range(len(edit.columns))))
+                )
+                case = Case(tuple(each[place] for place in edit.key), None, new=each)
+                return replace(edit, rows=(*rows,), cases=(case,) if edit.key else ())
             cases = [self._inserted(node, row) for row in rows]
         elif isinstance(node, exp.Merge):
             cases = [self._merged(node)]
@@ -83,15 +93,15 @@ class _Translation:
             is_update = isinstance(node, exp.Update)
             changed = self._assigned(node) if is_update else ()
             key, checks = self._where(node)
-            cases = [Case(key, changed, gone=not is_update, checks=checks)]
+            cases = [Case(key, changed, gone=not is_update, tests=checks)]
         if self.target.bag:
             raise Unusual
-        edit = edit._replace(cases=(*cases,))
+        edit = replace(edit, cases=(*cases,))
         if not node.args.get("returning"):
             return edit
         if len(cases) > 1:  # whose rows have an order
             raise Unusual
-        return edit._replace(returning=self._returned(node), schema=schema)
+        return replace(edit, returning=self._returned(node), schema=schema)
 
     def _rows(self, node: exp.Insert) -> Iterator[tuple[Source, ...]]:
         """Yield the rows of VALUES, whole ones."""
@@ -139,13 +149,13 @@ class _Translation:
         if not changed and clause.assigned is not None:  # which counts the row all the same
             raise Unusual
         checks = () if clause.where is None else self._checks(clause.where)
-        return Case(where, changed, new=row, checks=checks)
+        return Case(where, changed, new=row, tests=checks)
 
     def _merged(self, node: exp.Merge) -> Case:
         """Return what a MERGE of one row does."""
         self.beside = self._source(node.args["using"])
         then: dict[bool, exp.Expr] = {}
-        checks: tuple[Check, ...] = ()
+        checks: Parts = ()
         for when in node.args["whens"].expressions:
             matched = when.args["matched"]
             condition = when.args.get("condition")
@@ -153,7 +163,7 @@ class _Translation:
                 raise Unusual
             then[matched] = when.args["then"]
             checks += () if condition is None else self._checks(condition)
-        case, change = Case(self._matching(node), checks=checks), then.get(True)
+        case, change = Case(self._matching(node), tests=checks), then.get(True)
         fresh = then.get(False)
         if fresh is not None:
             if not isinstance(fresh, exp.Insert) or not isinstance(fresh.expression, exp.Tuple):
@@ -218,12 +228,12 @@ class _Translation:
 
     # -- conditions and values
 
-    def _where(self, node: exp.Expr) -> tuple[tuple[Source, ...], tuple[Check, ...]]:
+    def _where(self, node: exp.Expr) -> tuple[tuple[Source, ...], Parts]:
         """Return where the values of a key come from, of a condition that says them, and what else
         it says of the row.
         """
         sources: dict[int, Source] = {}
-        checks: tuple[Check, ...] = ()
+        checks: Parts = ()
         for part in _parts([node.args["where"].this] if node.args.get("where") else []):
             given, place = self._given_key(part)
             if given is None or place is None or place in sources:
@@ -246,15 +256,15 @@ class _Translation:
         fits = type_ is not None and word_type(self.target.columns[place].type) == type_
         return (Source(number), place) if fits and place in self.target.key else (None, None)
 
-    def _checks(self, node: exp.Expr) -> tuple[Check, ...]:
+    def _checks(self, node: exp.Expr) -> Parts:
         """Return the comparisons of words that a condition is made of."""
-        checks = list[Check]()
+        checks = list[tuple[int, Source]]()
         for part in _parts([node]):
             left, right = self._compared(part.this), self._compared(part.expression)
-            test, ordered = TESTS.get(COMPARE.get(type(part), "")), left.type == BIGINT
-            if not test or left.type != right.type or not (ordered or test in (eq, ne)):
+            test, ordered = TESTS.get(COMPARE.get(type(part), ""), 0), left.type == BIGINT
+            if not test or left.type != right.type or not (ordered or test in (EQUAL, UNEQUAL)):
                 raise Unusual
-            checks.append(Check(test, left.source, right.source))
+            checks += [(0, left.source), (test, right.source)]
         return tuple(checks)
 
     def _compared(self, node: exp.Expr | None) -> Beside:
@@ -323,13 +333,13 @@ class _Translation:
             raise Unusual
         return Source(constant=self.target.default(place, node))
 
-    def _assigned(self, node: exp.Expr) -> Changed:
+    def _assigned(self, node: exp.Expr) -> Parts:
         """Return what the SET of an UPDATE, or of a part of a statement, assigns."""
         if not node.expressions or any(map(is_default, node.find_all(exp.Var, exp.Column))):
             raise Unusual
         return self._changed(self.target.assignments(node.expressions))
 
-    def _changed(self, assigned: dict[int, exp.Expr]) -> Changed:
+    def _changed(self, assigned: dict[int, exp.Expr]) -> Parts:
         """Return what is assigned to each column that is not of the key."""
         changed = list[tuple[int, Source]]()
         for place, value in assigned.items():

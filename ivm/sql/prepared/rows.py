@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from ivm.views.edit_composition import TAKE
-from pagestore.host import ERASE, INSERT, SET, Edits, get, value_of_word
+from pagestore.host import ERASE, INSERT, SET, Edits, begins, get, sort_order, value_of_word
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
 
-FEW = 8  # keys that are looked up one by one
 Words = Sequence[int]
 Row = tuple[Any, ...]
+
+
+class Unusual(Exception):
+    """A statement, or a value of it, that is not done here."""
 
 
 class Edited(NamedTuple):
@@ -33,46 +37,58 @@ def unchanged_catalog(txn: Transaction) -> Any:
     return catalog if txn._maintainer and catalog is txn._txn.base.catalog else None
 
 
-def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
-    """Return the rows of keys, None for a key that no row has.
-
-    O(keys * height), and O(edits) once for each edit.
+class Rows:
+    """The rows that keys of a table have, as edits leave them: rows[R, 1 + C], each with whether it
+    is there and its words, in the order of the columns; `numbers` are those of each key.
     """
-    source = txn._txn
-    relation, texts, find = source[name], source.dictionary, source.finder(name).find
-    schema, edited = relation.schema, _edited(txn, name)
-    types = [column.type for column in schema.stored]
-    given = relation.encode(keys, keys_allowed=True, add=False)[: len(schema.key)]
-    every, rows = [*zip(*given.tolist(), strict=True)], list[Row | None]()
-    stored_rows: Iterable[Words | None] = map(find, every)
-    if len(every) > FEW:  # one call of a kernel for all
-        there, stored = get(source.pages, source.tree(name), given)
-        columns, are_there = stored.tolist(), there.tolist()
-        each = zip(*columns, strict=True) if columns else repeat((), len(every))
-        pairs = zip(are_there, each, strict=True)
-        stored_rows = (row if is_there else None for is_there, row in pairs)
-    for key, values in zip(every, stored_rows, strict=True):
-        if key in edited:
-            values = edited[key]
-        row = None
-        if values is not None:
-            words = (*key, *values)
-            row = tuple([value_of_word(types[p], words[p], texts) for p in schema.places])
-        rows.append(row)
-    return rows
 
+    def __init__(self, txn: Transaction, name: str, keys: np.ndarray) -> None:
+        """Look rows up by keys[K, n], in the order of the table's key.  O(keys * height), and
+        O(edits) once for each edit.
+        """
+        self._txn, self._name, source = txn, name, txn._txn
+        self._schema = schema = source[name].schema
+        if source[name].info.spec.columns != len(schema.columns):
+            raise Unusual
+        self.numbers = np.zeros(keys.shape[1], np.int64)
+        if keys.shape[1] > 1:
+            order = sort_order(keys)
+            starts = begins(keys[:, order])
+            self.numbers[order] = np.cumsum(starts) - 1
+            keys = keys[:, order[starts]]
+        there, values = get(source.pages, source.tree(name), keys)
+        self.rows = np.concatenate([there[None], np.concatenate([keys, values])[schema.places]]).T
+        if edited := _edited(txn, name):
+            for place, key in enumerate(zip(*keys.tolist(), strict=True)):
+                if key in edited:
+                    found = edited[key]
+                    row = np.array([*key, *(found or values[:, place])])[schema.places]
+                    self.rows[place] = (found is not None, *row)
+        self.rows = np.ascontiguousarray(self.rows)
+        self._before = self.rows.copy()
 
-def is_any_there(txn: Transaction, name: str, columns: dict[str, Any]) -> bool:
-    """Return whether a row has one of some keys, given by columns.  O(keys * height)."""
-    source, edited = txn._txn, _edited(txn, name)
-    words = source[name].encode(columns, keys_allowed=True, add=False)
-    tree = source.tree(name)
-    given = words[: tree.spec.keys]
-    there = get(source.pages, tree, given)[0]
-    if not edited:
-        return bool(there.any())
-    pairs = zip(zip(*given.tolist(), strict=True), there.tolist(), strict=True)
-    return any(edited[key] is not None if key in edited else is_there for key, is_there in pairs)
+    def shown(self, numbers: np.ndarray, before: bool) -> list[Row]:
+        """Return rows by their numbers, as they are or were."""
+        columns, texts = self._schema.columns, self._txn._txn.dictionary
+        return [
+            tuple([value_of_word(c.type, w, texts) for c, w in zip(columns, row, strict=True)])
+            for row in (self._before if before else self.rows)[numbers, 1:].tolist()
+        ]
+
+    def store(self, added: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Edit the table, with what `added` has for the words of texts."""
+        are, were = self.rows[:, 0] > 0, self._before[:, 0] > 0
+        changed = are & (self.rows != self._before).any(axis=1)
+        for place, column in enumerate(self._schema.columns, 1):
+            if column.type.name == "string" and changed.any():
+                self.rows[changed, place] = added(self.rows[changed, place])
+        # `take` and `compress` leave rows as kernels read them, which indices do not
+        words = self.rows[:, 1:].T.take(np.argsort(self._schema.places), axis=0)
+        if changed.any():
+            self._txn._put(self._name, SET, words.compress(changed, axis=1))
+        if (gone := were & ~are).any():
+            words[len(self._schema.key) :] = 0
+            self._txn._put(self._name, ERASE, words.compress(gone, axis=1))
 
 
 def _edited(txn: Transaction, name: str) -> dict[Words, Words | None]:

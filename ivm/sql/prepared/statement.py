@@ -17,8 +17,8 @@ from ivm.memory import allowing
 from ivm.sql.dialects.read import read
 from ivm.sql.errors import SqlError
 from ivm.sql.prepared.cache import Asked
-from ivm.sql.prepared.edits import KeyedEdit, Unusual, in_turn
-from ivm.sql.prepared.rows import unchanged_catalog
+from ivm.sql.prepared.edits import KeyedEdit, in_turn
+from ivm.sql.prepared.rows import Unusual, unchanged_catalog
 from ivm.sql.prepared.shape import kinds
 from ivm.sql.syntax import Parameters
 from pagestore.errors import PagestoreError
@@ -33,6 +33,7 @@ NO_EDIT = "each text is one INSERT, UPDATE, DELETE or MERGE, without RETURNING"
 UNKNOWN = "the thread that was to commit this, too, has failed: read whether it was made"
 # what is wrong with one of the transactions, and refused before any is committed
 REFUSED = SqlError, ConstraintError, RangeError, FunctionConflictError
+ALONE = 8  # transactions that are run by themselves, before many are tried at once again
 RunMany = Callable[[str, list[Any], str], int]
 
 
@@ -190,7 +191,8 @@ def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> 
         first = calls[0]
         alike = [call for call in calls if call[:2] == first[:2]]
         calls = [call for call in calls if call[:2] != first[:2]]
-        made = iter(_batch(runner, txn, first, [row for call in alike for row in call.rows]) or ())
+        rows = [row for call in alike for row in call.rows]
+        made = iter(_batch(runner, txn, first, rows, whole=True))
         for call in alike:
             came = [*islice(made, len(call.rows))]
             if call.offered is None:
@@ -209,31 +211,34 @@ def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> 
 
 
 def _run(runner: Any, txn: Transaction, call: Call) -> list[bool]:
-    """Run the statements of a call for one list of parameters after the other."""
+    """Run the statements of a call for one list of parameters after the other, as far as they are
+    not run for many at once.
+    """
     made, (dialect, texts, rows, _) = list[bool](), call
-    for place, row in enumerate(rows):
-        rest = _batch(runner, txn, call, rows[place:])
-        if rest is not None:
-            return made + rest
-        with suppress(Unusual), txn.savepoint():
-            made.append(False)
-            for text in texts:
-                if not next(iter(runner.run(text, row, dialect) or [(0,)]))[0]:
-                    raise Unusual
-            made[-1] = True
+    while len(made) < len(rows):
+        made += _batch(runner, txn, call, rows[len(made) :], whole=False)
+        for row in rows[len(made) :][:ALONE]:
+            with suppress(Unusual), txn.savepoint():
+                made.append(False)
+                for text in texts:
+                    if not next(iter(runner.run(text, row, dialect) or [(0,)]))[0]:
+                        raise Unusual
+                made[-1] = True
     return made
 
 
-def _batch(runner: Any, txn: Transaction, call: Call, rows: list[Any]) -> list[bool] | None:
-    """Run statements for many lists of values at once; None if nothing is done."""
+def _batch(runner: Any, txn: Transaction, call: Call, rows: list[Any], whole: bool) -> list[bool]:
+    """Run statements for many lists of values at once; return what came of the first of them, of
+    none if nothing is done, or if not all can be done, and are to be, `whole`.
+    """
     plans, given = list[KeyedEdit](), list[list[Any]]()
     for text in call.texts:
         plan, values = planned(runner.asked, txn, text, rows, call.dialect)
-        if plan is None or len(plan.cases) != 1:
-            return None
+        if plan is None or plan.rows or len(plan.cases) != 1:
+            return []
         plans.append(plan)
         given.append(values)
-    return in_turn(txn, plans, given)
+    return in_turn(txn, plans, given, whole)
 
 
 def planned(

@@ -1,0 +1,1 @@
+"""Kernels that decide edits by key."""
