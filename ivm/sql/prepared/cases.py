@@ -70,13 +70,13 @@ def fitted(column: Column, values: Sequence[Any]) -> Sequence[Any]:
         if not column.nullable:
             raise Unusual
         kinds.discard(type(None))
-    own, least, most = stored_as_given(type_)
+    class_, least, most = stored_as_given(type_)
     finite = type_ == DOUBLE and kinds == {float} and all(map(math.isfinite, filter(None, values)))
-    if not finite and not kinds <= {own}:
+    if not finite and not kinds <= {class_}:
         values = [_converted(value, type_) for value in values]
-    if own is int:
-        found = [one for one in values if one is not None] if None in values else values
-        if found and not least <= min(found) <= max(found) <= most:
+    if class_ is int:
+        numbers = [n for n in values if n is not None] if None in values else values
+        if numbers and not least <= min(numbers) <= max(numbers) <= most:
             raise Unusual
     return values
 
@@ -101,6 +101,6 @@ def of_column(value: Typed, type_: SqlType) -> Any:
     """Return a constant as a column of a type stores it.  Raises SqlError if it has no value there."""
     if type_.is_nested and value.type != NULL:
         raise Unusual
-    found = converted(value, type_, None).term
-    assert isinstance(found, Lit)
-    return found.value
+    stored = converted(value, type_, None).term
+    assert isinstance(stored, Lit)
+    return stored.value

@@ -58,7 +58,7 @@ class Program(NamedTuple):
 @lru_cache(PROGRAMS_MOST)
 def program(edits: tuple[Keyed, ...]) -> Program:
     """Return what some edits are."""
-    operands, wanted = list[Operand](), list[list[Operand]]()
+    operands, sought = list[Operand](), list[list[Operand]]()
     sources, steps = list[Words](), list[Words]()
     for number, edit in enumerate(edits):
         name, columns = edit.name, edit.columns
@@ -77,9 +77,9 @@ def program(edits: tuple[Keyed, ...]) -> Program:
             kind = REFUSED if case.changed is None else GONE if case.gone else CHANGED
             steps.append((*ends, len(sources), kind))
             key = zip(edit.key, case.where, strict=True)
-            wanted.append([Operand(number, source, name, p, columns[p]) for p, source in key])
-    operands += {one: None for key in wanted for one in key if one not in operands}
-    keys = [(key[0].name, [*map(operands.index, key)]) for key in wanted]
+            sought.append([Operand(number, source, name, p, columns[p]) for p, source in key])
+    operands += {part: None for key in sought for part in key if part not in operands}
+    keys = [(key[0].name, [*map(operands.index, key)]) for key in sought]
     table = np.array(sources, np.int64).reshape(-1, SOURCE)
     return Program(np.array(steps, np.int64), table, operands, keys)
 
@@ -117,8 +117,8 @@ class Decided:
         rows = np.zeros((end, width), np.int64)
         for table in reversed(self.tables.values()):
             end -= len(table.rows)
-            own = rows[end : end + len(table.rows), : table.rows.shape[1]]
-            own[:], table.rows = table.rows, own
+            part = rows[end : end + len(table.rows), : table.rows.shape[1]]
+            part[:], table.rows = table.rows, part
         self.made, room = np.zeros_like(self.at), np.empty((len(what.keys), width), np.int64)
         self.count: int = DECIDE.call(
             what.steps, what.sources, words, self.at, whole, rows, self.made, room
@@ -134,8 +134,10 @@ class Decided:
         statement, source, name, place, column = operand
         values = source.column(self._given[statement], n)
         if source.place is not None:
-            own = source.number is not None or source.constant is not None
-            if own and {*map(type, values)} != {int}:  # of many lists only the first was looked at
+            added = source.number is not None or source.constant is not None
+            if added and {*map(type, values)} != {
+                int
+            }:  # of many lists only the first was looked at
                 raise Unusual
         elif column is not None:
             values = fitted(column, values)
@@ -146,9 +148,9 @@ class Decided:
         if not kinds <= {int, str}:
             raise Unusual
         if str in kinds:
-            ids = self._ids(dict.fromkeys([one for one in values if type(one) is str]))
-            values = [ids[one] if type(one) is str else one for one in values]
-        numbers = [one for one in values if one is not None] if None in values else values
+            ids = self._ids(dict.fromkeys([v for v in values if type(v) is str]))
+            values = [ids[v] if type(v) is str else v for v in values]
+        numbers = [v for v in values if v is not None] if None in values else values
         if numbers and not NULL < min(numbers) <= max(numbers) < WORD_MAX:
             raise Unusual
         return np.array([NULL if v is None else v for v in values] if None in values else values)
