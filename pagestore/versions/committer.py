@@ -51,7 +51,6 @@ from pagestore.versions.commit_record import (
     divide,
     free_pages_of,
     lie_within,
-    time_now,
 )
 from pagestore.versions.kernel_commit import (
     Draft,
@@ -363,7 +362,10 @@ class Committer:
             or excess_versions(state, self.mapping.pages, draft.branch)
         ):
             return None
-        commit = state, self.pager, self._short_room, self._sequence(), listed
+        commit = (
+            *(state, self.pager, self._short_room, self._sequence()),
+            *(self.locks.time_of(state.last_version + 1, state.commit.timestamp), listed),
+        )
         return lay_out(*commit, draft, page, trees, checked)
 
     def commit(self, draft: Draft, short: KernelCommit | None = None) -> Version:
@@ -393,9 +395,9 @@ class Committer:
         if short:
             short.discard()
         state, branch, trees = self.state, draft.branch, draft.trees
-        parent, version = state.heads[branch].version, state.last_version + 1
+        parent, version, system = state.heads[branch].version, state.last_version + 1, state.system
         catalog = self._write_catalog(draft)
-        timestamp, system = time_now(state.commit.timestamp), state.system
+        timestamp = self.locks.time_of(version, state.commit.timestamp)
         if [*map(trees.get, TEXT_TREES)] != [*map(system.get, TEXT_TREES)]:
             system = {**system, **{number: trees[number] for number in TEXT_TREES}}
         record = Commit(

@@ -71,7 +71,9 @@ class Handle:
         self._pid = os.getpid()
         self._guard = thread_lock()  # guards the caches
         self._file_lock = FileLock(file, Offers(file))
-        self.locks.unsettled = tuple if exclusive else self._file_lock.offers.unsettled
+        if not exclusive:
+            offers = self._file_lock.offers
+            self.locks.unsettled, self.locks.times_of = offers.unsettled, offers.times_of
         self._synced = SyncedCommits(file)
         self.writers = WriterQueue(self._file_lock)
         # the lock that the thread of the next transaction holds already, for it

@@ -38,7 +38,7 @@ from pagestore.storage.records import to_word_list
 from pagestore.trees.edit import PAGES_MAX
 from pagestore.trees.tree import Tree
 from pagestore.versions.catalog import Catalog, Settings
-from pagestore.versions.commit_record import Commit, time_now
+from pagestore.versions.commit_record import Commit
 from pagestore.versions.store_state import Head, StoreState
 from pagestore.versions.version_table import RECENT_MAX, Entry
 
@@ -96,6 +96,7 @@ class KernelCommit:
         pager: Pager,
         room: KernelCommitBuffers,
         sequence: int,
+        timestamp: int,
         listed: bool,
         draft: Draft,
         page: int,
@@ -107,7 +108,7 @@ class KernelCommit:
         before, version, branch = state.commit, state.last_version + 1, draft.branch
         head, space = state.heads[branch], pager.free_list
         self.record = record = Commit(
-            sequence, version, 0, head.version, branch, time_now(before.timestamp), version,
+            sequence, version, 0, head.version, branch, timestamp, version,
             draft.next_tree, state.next_branch, draft.next_text, space.top, before.catalog,
             before.settings, before.checkpoint, system=before.system, message=draft.message,
         )  # fmt: skip
@@ -196,6 +197,7 @@ def lay_out(
     pager: Pager,
     room: KernelCommitBuffers,
     sequence: int,
+    timestamp: int,
     listed: bool,
     draft: Draft,
     page: int,
@@ -232,4 +234,5 @@ def lay_out(
     )
     if words > len(room.record):
         return None
-    return KernelCommit(state, pager, room, sequence, listed, draft, page, trees, checked)
+    about = sequence, timestamp, listed
+    return KernelCommit(state, pager, room, *about, draft, page, trees, checked)

@@ -106,6 +106,18 @@ class VersionLocks:
         self._going: set[int] = set()  # versions that are being dropped
         # those in which other processes have yet to see whether their edits were made
         self.unsettled: Callable[[], Collection[int]] = tuple
+        # when processes were going to make a version for others
+        self.times_of: Callable[[int], Collection[int]] = lambda _: ()
+
+    def time_of(self, version: int, before: int) -> int:
+        """Return the time of a version that is made now, later than `before`; none that a process
+        said which died before it made that version, since its time tells others that it was made.
+        """
+        now = time_now(before)
+        if now == before + 1:  # the clock is behind, so that each process goes on by one
+            while now in self.times_of(version):
+                now += 1
+        return now
 
     @property
     def pins(self) -> set[int]:

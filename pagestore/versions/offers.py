@@ -326,6 +326,14 @@ class Offers:
             if place == self.place or file.locked(place, 1) is not None
         }
 
+    def times_of(self, version: int) -> Collection[int]:
+        """Return the times at which processes said that they were going to make a version; each may
+        have died before. Requires the writer's lock.
+        """
+        if self._file is None and not (self._is_there() and self.open()):
+            return ()
+        return {*self._words[1:][self._words[1:, VERSION] == version, TIME].tolist()}
+
     def _wake(self, offered: Sequence[Offered]) -> None:
         for place, *_ in offered:
             wake(self._words.ctypes.data + 8 * (place * WORDS + MADE))

@@ -53,7 +53,7 @@ from pagestore.trees.kernels.arguments import PageAccounts
 from pagestore.trees.kernels.edit_groups import GONE
 from pagestore.trees.tree import Tree
 from pagestore.versions.catalog import MAIN_ID, RETAIN_ALL
-from pagestore.versions.commit_record import TIME_END, Commit, checksum_of, lie_within, time_now
+from pagestore.versions.commit_record import TIME_END, Commit, checksum_of, lie_within
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import Writer
 from pagestore.versions.offers import Joint
@@ -285,7 +285,7 @@ class Series:
         sequence = 1 + (slot if slot > next_sequence else next_sequence)
         now = time.time_ns() // 1000
         if not made.timestamp < now < TIME_END:
-            now = time_now(made.timestamp)
+            now = committer.locks.time_of(made.version + 1, made.timestamp)
         if committer.sync != "off" or now >= self._look:
             self._file.check_place()
             self._look = now + MICROSECONDS

@@ -17,8 +17,11 @@ import pytest
 import ivm
 import pagestore
 from pagestore.errors import PagestoreError
+from pagestore.relations.turn import settle
+from pagestore.trees.kernels.node_buffer import INSERT
 from pagestore.versions import offers
-from pagestore.versions.offers import OFFERED, PLACES, TAKEN, UNTIL, Offers
+from pagestore.versions.locks import Writer
+from pagestore.versions.offers import OFFERED, PLACES, TAKEN, UNTIL, Offer, Offered, Offers
 from pagestore.versions.series import Series
 from tests.support.simulator import compiled
 from tests.support.waiting import until
@@ -271,6 +274,40 @@ def test_edits_are_made_once_if_the_process_that_leads_dies(tmp_path, monkeypatc
             assert (1, k) in [*store.at(version)["r"]]
             assert (1, k) not in [*store.at(version - 1)["r"]]
         assert not store.check()
+
+
+@pytest.mark.parametrize("way", ["prepared", "transaction", "edits of a kernel"])
+def test_no_version_has_the_time_that_a_dead_process_said_for_it(three, monkeypatch, way):
+    """Its time tells those who offered something that they are in it; where clocks are behind, each
+    process would go on by a microsecond.
+    """
+    one, two, other = three
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    own, put = two._handle.committer.offers, other.prepare("r")
+    for k in range(9):
+        with other.transaction() as txn:  # reads what is newest
+            state = other._handle.state
+            txn.rollback()
+        said = state.last_version + 1, state.commit.timestamp + 1
+        assert own.put(Offer(None, "r", [(INSERT, (1, k))], lambda: True))
+        one._handle.committer.offers.take([Offered(own.place, own._number, [])], *said)
+        if way == "prepared":
+            for n in range(2):  # the second is of a series
+                put.insert(n, k)
+                put.commit()
+        else:
+            with other.transaction() as txn:
+                txn["r"].insert([(0, k)])
+                if way == "transaction":
+                    txn["f"].set([(k, k)])
+        assert own.taken() == said
+        entries = {v.version: round(v.timestamp.timestamp() * 1e6) for v in other.history()}
+        assert entries[said[0]] > said[1]
+        with two._handle.writing():
+            writer = Writer(Offer(None, "r", [], lambda: True))
+            writer.shown = True
+            settle(two._handle, writer)
+            assert not writer.joint.number
 
 
 def test_an_interrupted_commit_knows_whether_it_was_made(three, monkeypatch):
