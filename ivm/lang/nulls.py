@@ -168,6 +168,7 @@ def may_be_null(literals: ir.Disjunct, known: Known, outer: Nulls | None = None)
     """Return for each variable that a conjunction with conditions binds, or that `outer` has,
     whether it may be null.
 
+    >>> from ivm.lang.ir import Atom, Binary, Compare, Predicate, Var
     >>> known = {"a": Predicate("a", ("int64", "int64"), None, True, ("x", "y"), nullable=(1,))}
     >>> x, y, z = map(Var, "xyz")
     >>> may_be_null((Atom("a", (x, y)), Compare("=", z, Binary("+", x, y))), known)

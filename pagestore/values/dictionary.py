@@ -178,7 +178,9 @@ class Dictionary:
             or searched.places is not places
             or searched.texts is not texts
         ):
-            searched = self._searched = TextSearch(pages, places, texts, self._tables())
+            packed = self._trees.get(SYMBOLS.tree_id)
+            tables = self._tables() if packed and packed.count else NO_TABLES
+            searched = self._searched = TextSearch(pages, places, texts, tables)
         return searched
 
     def _tables(self) -> np.ndarray:

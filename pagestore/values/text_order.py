@@ -116,11 +116,10 @@ class TextSearch:
         # keeps alive what the packed trees point to
         self.pages, self.places, self.texts, self.symbols = pages, places, texts, symbols
         behind = np.array([symbols.ctypes.data, len(symbols)])
-        self._packed = (
-            packed_tree(pages, places),
-            np.concatenate([packed_tree(pages, texts), behind]),
-        )
-        self._places, self._texts = (packed.ctypes.data for packed in self._packed)
+        packed = packed_tree(pages, places)
+        with_tables = np.concatenate([packed_tree(pages, texts), behind])
+        self._packed = packed, with_tables
+        self._places, self._texts = packed.ctypes.data, with_tables.ctypes.data
 
     def id_of(self, text: bytes) -> int | None:
         """Return the id of a text, 0 if there is none. O(log texts)."""

@@ -492,7 +492,7 @@ def test_properties_and_hidden_trees(store):
         (bytes(20_000), CorruptionError, "neither meta slot"),
         (empty_store(4096)[:9000], CorruptionError, "cut off"),
         (
-            empty_store(4096).replace(b"pageSTR\0\3", b"pageSTR\0\4"),
+            empty_store(4096).replace(b"pageSTR\0\4", b"pageSTR\0\5"),
             (FormatError, CorruptionError),
             "slot|format",
         ),

@@ -7,6 +7,8 @@ read without others (Boncz, Neumann, Leis 2020, *FSST: Fast Random Access String
     ESCAPE     a code before a byte for which there is no symbol
 """
 
+import numpy as np
+
 from pagestore.runtime.intrinsics import bytes_at
 from pagestore.runtime.kernel import inlined, kernel
 from pagestore.runtime.types import Bytes, Words
@@ -30,7 +32,7 @@ def parse_texts(
         at, end = offsets[i], offsets[i + 1]
         while at < end:
             code = longest(symbols, sizes, starts, letters, at, end)
-            codes[n], n = (code if code >= 0 else ESCAPE + letters[at]), n + 1
+            codes[n], n = (code if code >= 0 else ESCAPE + np.int64(letters[at])), n + 1
             at += sizes[code] if code >= 0 else 1
         codes[n], n = -1, n + 1
     return n
@@ -84,7 +86,7 @@ def pack_text(
     """Write the codes of a text to words[first:stop], after the bytes that say its table; return
     how many words they take, 0 if they do not fit.
     """
-    end, place, word, used = at + length, first, 0, TABLE_BYTES
+    end, place, word, used = at + length, first, np.int64(0), TABLE_BYTES
     while at < end:
         code = longest(symbols, sizes, starts, data, at, end)
         for byte in range(1 if code >= 0 else 2):
@@ -92,8 +94,8 @@ def pack_text(
                 if place + 1 >= stop:
                     return 0
                 words[place] = word
-                place, word, used = place + 1, 0, 0
-            value = code if code >= 0 else (data[at] if byte else ESCAPE)
+                place, word, used = place + 1, np.int64(0), 0
+            value = code if code >= 0 else (np.int64(data[at]) if byte else ESCAPE)
             word, used = word | value << 8 * used, used + 1
         at += sizes[code] if code >= 0 else 1
     if place >= stop:
