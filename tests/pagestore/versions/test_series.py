@@ -17,9 +17,11 @@ import pagestore
 from pagestore.errors import PagestoreError
 from pagestore.storage.file import File
 from pagestore.storage.free_list import FreeList
+from pagestore.storage.meta import Meta
 from pagestore.store import Store, empty_store
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import WriterQueue
+from pagestore.versions.recovery import read_slots
 from pagestore.versions.series import Series
 from tests.support.calls import calls_of, functions_called
 from tests.support.programs.amounts import times
@@ -472,3 +474,27 @@ def test_a_series_follows_a_cut_after_which_an_interrupt_came(tmp_path, monkeypa
         assert store._handle.file.size() >= top * 4096
     with pagestore.open(tmp_path / "s.pages") as store:
         assert [*store.snapshot()["r"]] == [(x,) for x in range(9)] and store.check() == []
+
+
+def test_a_series_that_has_made_no_commit_yet_says_nothing_of_the_one_before(tmp_path, monkeypatch):
+    """Another thread may sync that one just then."""
+    commit, seen = Series.commit, []
+
+    def and_another_thread_syncs(series, edits, waiting, joint):
+        commit(series, edits, waiting, joint)
+        if not joint.number:  # a new text, which a transaction must add
+            series._committer._complete()
+            seen.append(read_slots(series._committer.mapping.file))
+
+    monkeypatch.setattr(Series, "commit", and_another_thread_syncs)
+    with pagestore.open(tmp_path / "s.pages", sync="commit", threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "t: string, k: int64")
+        put = store.prepare("r")
+        for k, text in enumerate("abcdde"):
+            put.insert(text, k)
+            put.commit()
+        assert seen and all(isinstance(slot, Meta) for slots in seen for slot in slots)
+        newest = [max(slot.sequence for slot in slots) for slots in seen]
+        assert newest == sorted({*newest}) and store.check() == []
+        assert [*store.snapshot()["r"]] == [(text, k) for k, text in enumerate("abcdde")]
