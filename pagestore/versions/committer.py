@@ -294,7 +294,7 @@ class Committer:
             sequence, version = series.newest if series else (state.sequence, state.last_version)
             slot = (
                 bytes(series.slot)
-                if series and sequence > state.sequence  # else it has made no commit yet
+                if series and version > state.last_version  # else it has made no commit yet
                 else self.meta(state.commit, state.run, clean=False).pack()
             )
             self.next_sequence = sequence + 1
