@@ -51,16 +51,16 @@ HEADS = {
     layouts.SUM: "an Abelian group: summands are added and subtracted, with a support count",
     layouts.RANGED: "a row for each point in whose range there is something",
     layouts.TEXT: "the text of each group of a concat, assembled anew when the group changes",
-    layouts.RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when "
-    "it no longer does",
+    layouts.RANKED: "a rank per row: it follows from rows of its stratum that come before it; "
+    "erased when it no longer does",
 }
 STATES = {
     layouts.ALONE: "the result, which is the key of the view's row",
-    layouts.PARTS: "an Abelian group: the parts of summands are added and subtracted; results are rounded "
-    "once",
+    layouts.PARTS: "an Abelian group: the parts of summands are added and subtracted; "
+    "results are rounded once",
     layouts.VALUES: "each group's values in order, with support counts",
-    layouts.INVERTED: "one value for each group, from which what goes is taken back by the operator's "
-    "inverse",
+    layouts.INVERTED: "one value for each group, from which what goes is taken back by the "
+    "operator's inverse",
 }
 NEEDS = [({*BY_RANK}, "a sum of supports"), ({"concat"}, "a checksum")]
 HOW = {

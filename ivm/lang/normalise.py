@@ -403,7 +403,8 @@ def _for_groups(rules: list[ir.Rule], clause: Clause, names: Container[str]) -> 
             next(n for k in count() if (n := f"{aggregate.result.name}{k}") not in names_here),
             where=head.where,
         )
-        groups, known = ir.marked(ir.Atom(call.name, call.args, where=head.where)), ir.marked(there)  # type: ignore[arg-type]
+        among = ir.Atom(call.name, call.args, where=head.where)  # type: ignore[arg-type]
+        groups, known = ir.marked(among), ir.marked(there)
         lacks = ir.Negation(
             (replace(known, value=replace(other, marked=True)),), (other,), where=head.where
         )

@@ -200,8 +200,8 @@ def _rewrite(handle: Handle, branch: str, appending: bool) -> None:
         txn.pager.give_back()  # not earlier: another thread's transaction may be handing them out
         if appending:
             stack.enter_context(txn.pager.free_list.only_appending())
+            txn.dictionary.pack()
         txn.dictionary.move_long()
-        txn.dictionary.pack()
         for tree_id, tree in list(txn._trees.items()):
             if not tree.root:
                 continue

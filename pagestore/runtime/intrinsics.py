@@ -1,6 +1,6 @@
-"""Operations that Python and numba lack: a load from and a store to any byte, a prefetch, a copy past the cache, a
-choice without a branch, a step of crc32c, the bits of a word, a call of an address, and arrays made
-from an address.
+"""Operations that Python and numba lack: a load from and a store to any byte, a prefetch, a copy past
+the cache, a choice without a branch, a step of crc32c, the bits of a word, a call of an address, and
+arrays made from an address.
 
 These are the versions for kernels run as plain Python; jit/llvm.py has those for compiled kernels.
 """

@@ -51,7 +51,6 @@ TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES, ORDER, LABELS, SYMB
 NO_TABLES = np.zeros(0, np.int64)
 EMPTY = {number: Tree.empty(spec) for number, spec in TEXT_TREES.items()}
 LONG_MARK = 0xFFFF
-LONG_PARTS = 5  # records of a long text
 LOADED_AT_ONCE = 1 << 13  # texts
 FEW_IDS = 1 << 10  # up to this many ids, looking all up is faster than finding the distinct ones
 REMEDY = "if a record has that id, pagestore fsck says what is damaged"
@@ -178,15 +177,13 @@ class Dictionary:
             or searched.places is not places
             or searched.texts is not texts
         ):
-            packed = self._trees.get(SYMBOLS.tree_id)
-            tables = self._tables() if packed and packed.count else NO_TABLES
-            searched = self._searched = TextSearch(pages, places, texts, tables)
+            searched = self._searched = TextSearch(pages, places, texts, self._tables())
         return searched
 
     def _tables(self) -> np.ndarray:
         """Return the tables of symbols as kernels read them."""
-        tree = self._tree(SYMBOLS)
-        if not tree.count:
+        tree = self._trees.get(SYMBOLS.tree_id)
+        if tree is None or not tree.count:
             return NO_TABLES
         if self._symbols is None or self._symbols[0] is not tree:
             self._symbols = tree, self._read_tables(tree)

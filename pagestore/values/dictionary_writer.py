@@ -52,16 +52,15 @@ from pagestore.values.kernels.text_hash import FIRST
 from pagestore.values.kernels.text_lookup import ID, LENGTH, TEXT_COUNT
 from pagestore.values.kernels.text_symbols import PACKED, TABLE_WORDS
 from pagestore.values.symbols import (
-    NEWEST,
     NO_SYMBOLS,
     SAVED,
     SYMBOLS,
     TABLE_ROOM,
     TABLES_MAX,
     SymbolTable,
+    newest_of,
     sample_of,
     tables_in,
-    tables_of,
 )
 from pagestore.values.text_order import (
     LABEL_END,
@@ -318,7 +317,7 @@ class DictionaryWriter(Dictionary):
         if texts.size < PACKED_FROM:
             return NO_SYMBOLS
         sample, tables = sample_of(texts), self._tables()
-        known = tables_of(tables)[-NEWEST:]
+        known = newest_of(tables)
         rooms = [table.room(sample) for table in known]
         last, least = len(tables) // TABLE_WORDS, min(rooms, default=sample.size)
         if last < TABLES_MAX:

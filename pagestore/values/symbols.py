@@ -142,12 +142,12 @@ def committed_tables(mapping: Mapping, pages: Pages, tree: Tree) -> np.ndarray:
     return loaded[1]
 
 
-def tables_of(tables: np.ndarray) -> list[SymbolTable]:
-    """Return the tables that `tables_in` returns, to pack by."""
-    made = []
-    for number, (symbols, sizes) in enumerate(tables.reshape(-1, 2, SIZES), start=1):
-        n = int((sizes > 0).sum())
-        made.append(SymbolTable.of(symbols[:n], sizes[:n], number))
+def newest_of(tables: np.ndarray) -> list[SymbolTable]:
+    """Return the newest of the tables that `tables_in` returns, to pack by."""
+    made, parts = [], tables.reshape(-1, 2, SIZES)
+    for number in range(max(0, len(parts) - NEWEST), len(parts)):
+        symbols, sizes = parts[number, :, parts[number, 1] > 0].T
+        made.append(SymbolTable.of(symbols, sizes, number + 1))
     return made
 
 

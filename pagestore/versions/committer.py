@@ -362,11 +362,18 @@ class Committer:
             or excess_versions(state, self.mapping.pages, draft.branch)
         ):
             return None
-        commit = (
-            *(state, self.pager, self._short_room, self._sequence()),
-            *(self.locks.time_of(state.last_version + 1, state.commit.timestamp), listed),
+        return lay_out(
+            state,
+            self.pager,
+            self._short_room,
+            self._sequence(),
+            self.locks.time_of(state.last_version + 1, state.commit.timestamp),
+            listed,
+            draft,
+            page,
+            trees,
+            checked,
         )
-        return lay_out(*commit, draft, page, trees, checked)
 
     def commit(self, draft: Draft, short: KernelCommit | None = None) -> Version:
         """Commit the next version; if `short` is the record of just this, adopt that.

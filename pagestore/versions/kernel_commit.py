@@ -234,5 +234,6 @@ def lay_out(
     )
     if words > len(room.record):
         return None
-    about = sequence, timestamp, listed
-    return KernelCommit(state, pager, room, *about, draft, page, trees, checked)
+    return KernelCommit(
+        state, pager, room, sequence, timestamp, listed, draft, page, trees, checked
+    )

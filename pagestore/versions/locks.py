@@ -115,7 +115,8 @@ class VersionLocks:
         """
         now = time_now(before)
         if now == before + 1:  # the clock is behind, so that each process goes on by one
-            while now in self.times_of(version):
+            said = self.times_of(version)
+            while now in said:
                 now += 1
         return now
 

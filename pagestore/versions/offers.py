@@ -133,6 +133,10 @@ class Offers:
         except OSError:  # the store's file was moved, or is in memory only
             return False
 
+    def _is_used(self) -> bool:
+        """Return whether processes have made the memory; it is open then."""
+        return self._file is not None or (self._is_there() and self.open())
+
     def _open(self) -> None:
         path = self._path
         for _ in range(TRIES):
@@ -314,7 +318,7 @@ class Offers:
         """Return the versions in which living processes have yet to see whether what they offered
         was made: they must be kept. Requires the writer's lock.
         """
-        if self._file is None and not (self._is_there() and self.open()):
+        if not self._is_used():
             return ()
         words, file = self._words[1:], self._file
         assert file
@@ -330,7 +334,7 @@ class Offers:
         """Return the times at which processes said that they were going to make a version; each may
         have died before. Requires the writer's lock.
         """
-        if self._file is None and not (self._is_there() and self.open()):
+        if not self._is_used():
             return ()
         return {*self._words[1:][self._words[1:, VERSION] == version, TIME].tolist()}
 

@@ -24,7 +24,8 @@ more:
 What comes before a row, or after it, in the order of several columns is such a range, too, of which
 the last or the first record is sought.  Points and measured records are then of one relation:
 
-    near[k] = l <- agg<<l = argmax(m, b, m)>> r[k] = (p, a), r[m] = (p, b), if[b = a, m < k, b < a] = true.
+    near[k] = l <- agg<<l = argmax(m, b, m)>> r[k] = (p, a), r[m] = (p, b),
+        if[b = a, m < k, b < a] = true.
 
 The evaluation form of a range aggregate: the indices of points and of measured records, and the
 words it uses.
@@ -505,7 +506,7 @@ def _order_within(aggregate: Aggregate, parts: Parts) -> tuple[Var, ...]:
 
 
 def _beyond(ends: Sequence[tuple[Var, Var]], sign: str) -> Term:
-    """Return the condition that values are beyond others, the last of those that are equal first."""
+    """Return the condition that values come beyond others, compared from the first pair on."""
     beyond: Term = TRUE
     for place, (point, key) in enumerate(reversed(ends)):
         less, equal = Call(sign, (key, point)), Call("=", (key, point))

@@ -135,9 +135,8 @@ class Decided:
         values = source.column(self._given[statement], n)
         if source.place is not None:
             added = source.number is not None or source.constant is not None
-            if added and {*map(type, values)} != {
-                int
-            }:  # of many lists only the first was looked at
+            # of many lists only the first was looked at
+            if added and {*map(type, values)} != {int}:
                 raise Unusual
         elif column is not None:
             values = fitted(column, values)

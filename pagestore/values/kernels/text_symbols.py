@@ -60,8 +60,10 @@ def pack_texts(
     for i in range(counts.shape[0]):
         at, length = offsets[i], offsets[i + 1] - offsets[i]
         count = (length + 9) >> 3
-        packed = pack_text(symbols, sizes, starts, letters, at, length, words, n, n + count - 1)
-        if table and packed:
+        packed = 0
+        if table:
+            packed = pack_text(symbols, sizes, starts, letters, at, length, words, n, n + count - 1)
+        if packed:
             words[n] |= table << 16 | PACKED | length
             count = packed
         else:

@@ -8,8 +8,9 @@ An edit is a step of a transaction, which is made if each of its steps changes a
 
 from pagestore.compiled import WORD_MIN, Table, Words, kernel
 
-# columns of `steps`: where its comparisons, assignments and the words of a new row begin in
-# `sources`, where these end, and what is done with a row that is there
+# columns of `steps`, each an edit of one row: where the comparisons of the edit begin in `sources`,
+# its assignments, and the words of a new row; where those words end; and what becomes of a row that
+# has the key
 TESTS, CHANGES, NEW, END, KIND = range(5)
 CHANGED, GONE, REFUSED = range(3)
 # columns of `sources`, each with a word in each transaction: the column that it goes to, or of the
