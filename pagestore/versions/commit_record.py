@@ -253,10 +253,9 @@ def is_time(timestamp: int) -> bool:
     return 0 <= timestamp < TIME_END
 
 
-def time_now(after: int = -1) -> int:
-    """Microseconds since 1970 by the clock, but later than `after` and before TIME_END."""
-    now = time.time_ns() // 1000
-    return now if after < now < TIME_END else min(max(now, after + 1), TIME_END - 1)
+def time_now() -> int:
+    """Microseconds since 1970 by the clock, but before TIME_END."""
+    return min(max(time.time_ns() // 1000, 0), TIME_END - 1)
 
 
 def divide(dead: WordList, newest: int, freed: WordList) -> WordList:

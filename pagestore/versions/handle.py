@@ -70,6 +70,8 @@ class Handle:
         self.open = False
         self._pid = os.getpid()
         self._guard = thread_lock()  # guards the caches
+        # the failure after which the newest commit was read from a slot
+        self._went_back: BaseException | None = None
         self._file_lock = FileLock(file, Offers(file))
         if not exclusive:
             offers = self._file_lock.offers
@@ -222,7 +224,7 @@ class Handle:
         """Return the state that the newest slot leads to, after adopting it."""
         with self._guard:
             meta = newest_meta(self.file)
-            while meta is not None and meta.place != self.state.place:
+            while meta is not None and (meta.place != self.state.place or self._is_lost):
                 if (
                     meta == self._doubtful
                     and meta.sequence < self.state.sequence
@@ -245,8 +247,15 @@ class Handle:
 
     @property
     def _goes_back(self) -> bool:
-        """Whether the newest commit known was made here and lost: no slot leads to it."""
+        """Whether a write has failed, so that only what slots lead to can be trusted."""
         return self.mode == "rw" and self.committer.failure is not None
+
+    @property
+    def _is_lost(self) -> bool:
+        """Whether the newest commit known may be lost: a write has failed, and no slot was read
+        since. Another commit may have its number, and its page.
+        """
+        return self._goes_back and self._went_back is not self.committer.failure
 
     def _knows(self, state: StoreState) -> bool:
         """Return whether a state is the newest: the newest slot, as the map shows it unverified,
@@ -312,6 +321,7 @@ class Handle:
                 if self._goes_back:  # others number their commits and texts as the lost ones were
                     self._forget_versions()
                     self._texts = 0, {}
+                    self._went_back = self.committer.failure
                 self.state, self.meta = state, meta
             return True
         finally:
@@ -416,7 +426,8 @@ class Handle:
                 if self.refresh() is state:
                     raise
                 continue
-            if state.sequence >= sequence_in(self.mapping.pages.words) or self.refresh() is state:
+            known = state.sequence >= sequence_in(self.mapping.pages.words) and not self._is_lost
+            if known or self.refresh() is state:
                 return answer
 
     def newest_first(self) -> Iterator[Entry]:

@@ -71,7 +71,7 @@ from pagestore.storage.mapping import extents_of
 from pagestore.storage.meta import NUMBER_END
 from pagestore.storage.records import rows
 from pagestore.storage.system import describe_holders
-from pagestore.versions.commit_record import time_now
+from pagestore.versions.commit_record import TIME_END, time_now
 from pagestore.versions.offers import Joint, Offer, Offers
 from pagestore.versions.version_table import Entry
 
@@ -113,9 +113,9 @@ class VersionLocks:
         """Return the time of a version that is made now, later than `before`; none that a process
         said which died before it made that version, since its time tells others that it was made.
         """
-        now = time_now(before)
-        if now == before + 1:  # the clock is behind, so that each process goes on by one
-            said = self.times_of(version)
+        now = time.time_ns() // 1000
+        if not before + 1 < now < TIME_END:  # the clock is behind: each process goes on by one
+            now, said = min(max(now, before + 1), TIME_END - 1), self.times_of(version)
             while now in said:
                 now += 1
         return now

@@ -126,16 +126,12 @@ class Offers:
         about = os.stat(self._store.path)
         return FOLDER / f"pagestore-{os.geteuid()}-{about.st_dev:x}-{about.st_ino:x}"
 
-    def _is_there(self) -> bool:
-        """Whether processes have made the memory."""
-        try:
-            return os.path.exists(self._path)
-        except OSError:  # the store's file was moved, or is in memory only
-            return False
-
     def _is_used(self) -> bool:
         """Return whether processes have made the memory; it is open then."""
-        return self._file is not None or (self._is_there() and self.open())
+        try:
+            return self._file is not None or (os.path.exists(self._path) and self.open())
+        except OSError:  # the store's file was moved, or is in memory only
+            return False
 
     def _open(self) -> None:
         path = self._path

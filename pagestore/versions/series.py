@@ -284,7 +284,7 @@ class Series:
         slot, next_sequence = known
         sequence = 1 + (slot if slot > next_sequence else next_sequence)
         now = time.time_ns() // 1000
-        if not made.timestamp < now < TIME_END:
+        if not made.timestamp + 1 < now < TIME_END:
             now = committer.locks.time_of(made.version + 1, made.timestamp)
         if committer.sync != "off" or now >= self._look:
             self._file.check_place()

@@ -7,11 +7,14 @@ again.
 
 from collections.abc import Callable
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pagestore
 from pagestore.errors import PoisonedError
+from pagestore.storage.meta import SLOT_SIZE
 from pagestore.store import Store, empty_store
 from pagestore.versions.handle import Handle
 from tests.support.simulator import SimulatedFile, play
@@ -167,3 +170,35 @@ def test_nothing_is_built_on_commits_that_no_sync_covered(
         right = shown(Store(Handle(SimulatedFile(file.content()))))
         found = after_a_power_cut(start, file)
         assert shown(found) == right and not found.check()
+
+
+@pytest.mark.parametrize("sync", ["full", "commit", "off"])
+def test_a_handle_that_failed_shows_the_commit_with_the_number_of_its_own(
+    tmp_path: Path, sync: str
+) -> None:
+    """Its slot is not written, and another handle's commit has the same number, and the same page."""
+
+    def pwrite(data: bytes, offset: int) -> None:
+        if offset < 2 * SLOT_SIZE:
+            raise OSError("simulated")
+        write(data, offset)
+
+    with (
+        pagestore.open(tmp_path / "two.pages", sync=sync) as store,
+        pagestore.open(tmp_path / "two.pages", sync=sync) as other,
+    ):
+        with other.transaction() as txn:
+            txn.create("r", "k: int64, v: int64")
+        with store.transaction() as txn:
+            txn["r"].insert([(0, 0)])
+        write, store._handle.file.pwrite = store._handle.file.pwrite, pwrite  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="simulated"), store.transaction() as txn:
+            txn["r"].insert([(1, 1)])
+        lost = store._handle.committer.state
+        with other.transaction() as txn:
+            txn["r"].insert([(2, 2)])
+        assert other._handle.committer.state.place == lost.place
+        history = other.history()
+        assert store.history() == history
+        with store.snapshot() as snapshot:
+            assert [*snapshot["r"]] == [(0, 0), (2, 2)]
