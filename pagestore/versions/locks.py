@@ -72,7 +72,7 @@ from pagestore.storage.meta import NUMBER_END
 from pagestore.storage.records import rows
 from pagestore.storage.system import describe_holders
 from pagestore.versions.commit_record import TIME_END, time_now
-from pagestore.versions.offers import Joint, Offer, Offers
+from pagestore.versions.offers import LEADS, Joint, Offer, Offers
 from pagestore.versions.version_table import Entry
 
 
@@ -342,9 +342,10 @@ class FileLock:
             taken = offers.taken()
             if taken and not taken[0]:
                 return False
-            if not (taken or offers.are_taken() or self.is_awaited()) and self.try_once():
+            leads = taken or offers.are_taken()  # it wakes those whose offers it has dealt with
+            if not (leads or self.is_awaited()) and self.try_once():
                 return True
-            offers.sleep(LONGER)
+            offers.sleep(LEADS if leads else LONGER)
         return bool(offers.version())
 
     def _wait_out(self, end: float) -> bool:

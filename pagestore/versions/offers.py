@@ -243,8 +243,9 @@ class Offers:
     def stop(self) -> None:
         """Lead no longer, until the next commit that was expected."""
         self._goes_on = False
-        if self._view[UNTIL] == self._until:
+        if self._until and self._view[UNTIL] == self._until:
             self._until = self._view[UNTIL] = 0
+            self._wake(self._open_places())  # they look for the lock themselves
 
     def went_on(self, joint: Joint) -> None:
         """Say that this handle leads, after it has made a commit; refuse what that was to have, if
@@ -259,16 +260,22 @@ class Offers:
     def refuse(self, offered: Sequence[Offered]) -> None:
         """Leave to their processes what these offer. Requires the writer's lock."""
         self.take(offered, 0, 0)
-        self._wake(offered)
+        self._wake([place for place, *_ in offered])
+
+    def _open_places(self) -> list[int]:
+        """Return the places of offers that nobody has taken."""
+        places: list[int] = np.flatnonzero(
+            self._words[1:, OFFERED] > self._words[1:, TAKEN]
+        ).tolist()
+        return [1 + place for place in places]
 
     def of(self, relation: str, most: int) -> list[Offered]:
         """Return what living processes offer for a relation, so many edits at most, in turns.
         Requires the writer's lock, as `take`.
         """
         assert self._file
-        open_ = np.flatnonzero(self._words[1:, OFFERED] > self._words[1:, TAKEN]) + 1
         offers = list[Offered]()
-        for place in sorted(open_.tolist(), key=lambda place: (place <= self._last, place)):
+        for place in sorted(self._open_places(), key=lambda place: (place <= self._last, place)):
             name, offered = self._read(place) if place != self.place else ("", None)
             if not offered or self._file.locked(place, 1) is None:
                 continue
@@ -308,7 +315,7 @@ class Offers:
             at = place * WORDS
             if self._view[at + TAKEN] == number:  # else its process has found that out by itself
                 self._view[at + MADE] = number
-        self._wake(offered)
+        self._wake([place for place, *_ in offered])
 
     def unsettled(self) -> Collection[int]:
         """Return the versions in which living processes have yet to see whether what they offered
@@ -334,8 +341,8 @@ class Offers:
             return ()
         return {*self._words[1:][self._words[1:, VERSION] == version, TIME].tolist()}
 
-    def _wake(self, offered: Sequence[Offered]) -> None:
-        for place, *_ in offered:
+    def _wake(self, places: Sequence[int]) -> None:
+        for place in places:
             wake(self._words.ctypes.data + 8 * (place * WORDS + MADE))
 
     def close(self) -> None:

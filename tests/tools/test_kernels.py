@@ -4,6 +4,7 @@ used.
 
 import gc
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -65,6 +66,23 @@ def used(shipped, monkeypatch):
     library.library.cache_clear()
     yield
     library.library.cache_clear()
+
+
+def test_the_library_has_every_kernel_that_any_module_calls():
+    """Also those of modules that are imported late: else numba is imported, and compiles, when a
+    statement is first run.
+    """
+    made = re.compile(r"^\w+ = (TypedKernel|FunctionPointer)\(", re.MULTILINE)
+    files = [path for name in ("ivm", "pagestore") for path in (ROOT / name).rglob("*.py")]
+    calling = {
+        ".".join(p.relative_to(ROOT).with_suffix("").parts)
+        for p in files
+        if made.search(p.read_text())
+    }
+    code = "import sys; from pagestore_tools.kernels import build; build._entries(''); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert len(calling) > 20
+    assert calling - {*run.stdout.split()} == set()
 
 
 def test_the_best_level_is_loaded_and_has_what_was_asked_for(used):
