@@ -358,7 +358,8 @@ class Transaction(WorkingTrees):
         exception (such as an interrupt) comes after the commit, a note on it gives the version's
         number.
         """
-        handle, committer, number = self._handle, self._committer, self._committer.made
+        handle, committer, before = self._handle, self._committer, self._committer.made
+        number: int | None = None  # of commits made here
         is_reported = reports.metric is not None or reports.COMMIT.isEnabledFor(DEBUG)
         report = self._report = CommitReport(committer) if is_reported else None
         try:
@@ -366,22 +367,25 @@ class Transaction(WorkingTrees):
                 with self.pager.work.lock:
                     made, told = self._make()
             finally:
-                version, number = committer.state.last_version, committer.made - number
+                version, number = committer.state.last_version, committer.made - before
                 self._writer.over = True
                 self._end()
             handle.complete(committer.made)
+            if report:
+                report.finish(made)
+            for tell in told:
+                tell()
+            return made
         except BaseException as error:
+            if number is None:  # an interrupt came before that, so the lock is still held
+                version, number = committer.state.last_version, committer.made - before
+                self.rollback()
             if number and not committer.cause:
                 handle.complete(committer.made)
                 error.add_note(f"the transaction was committed, as version {version}")
             elif not number:
                 tell_of_refusal(error, "a transaction was committed, and nothing of it is stored")
             raise
-        if report:
-            report.finish(made)
-        for tell in told:
-            tell()
-        return made
 
     def _make(self) -> tuple[int, list[Callable[[], None]]]:
         """Apply buffered edits, let hosts follow, and commit; return the version, and functions

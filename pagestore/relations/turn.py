@@ -23,7 +23,7 @@ from pagestore.errors import PagestoreError, TransactionError
 from pagestore.versions.catalog import MAIN
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import Writer
-from pagestore.versions.offers import FOLDER, PARTS_MAX, PLACES, Joint, Offer, Offered
+from pagestore.versions.offers import FOLDER, PARTS_MAX, PLACES, Joint, Offer, Offered, Offers
 from pagestore.versions.series import Edit
 from pagestore.versions.version_table import VersionTable
 
@@ -85,6 +85,18 @@ def withdraw(handle: Handle, writer: Writer) -> int:
     return writer.joint.version
 
 
+def offers_of(store: Any) -> Offers | None:
+    """Return the offers of the processes that write to a store; None if this one is alone, or does
+    not share syncs with others.
+    """
+    handle: Handle = store._handle
+    shared = handle.mode != "r" and handle.open and store._branch == MAIN
+    offers = handle.committer.offers if shared else None
+    return (
+        offers if offers and (offers.place or (not handle.is_alone() and offers.open())) else None
+    )
+
+
 class Turn:
     """A thread's turn to write, for one transaction."""
 
@@ -93,12 +105,8 @@ class Turn:
 
     def __init__(self, store: Any, call: list[Edit], may: bool) -> None:
         """Take a store, and what is to be made; `may` says whether another process may do it."""
-        handle: Handle = store._handle
-        self._handle = handle
-        shared = handle.mode != "r" and handle.open and store._branch == MAIN
-        offers = handle.committer.offers if shared else None
-        has_place = offers and (offers.place or (not handle.is_alone() and offers.open()))
-        self._offers = offers if has_place else None
+        self._handle: Handle = store._handle
+        self._offers = offers_of(store)
         fits = may and len(call) <= PARTS_MAX
         self._writer = Writer(Offer(CALL, CALL, call, lambda: fits))
 

@@ -426,8 +426,10 @@ class Handle:
                 if self.refresh() is state:
                     raise
                 continue
-            known = state.sequence >= sequence_in(self.mapping.pages.words) and not self._is_lost
-            if known or self.refresh() is state:
+            is_newest = state.sequence >= sequence_in(self.mapping.pages.words)
+            # as `_goes_back`, without a call of it
+            failed = self.mode == "rw" and self.committer.failure
+            if (is_newest and not failed) or self.refresh() is state:
                 return answer
 
     def newest_first(self) -> Iterator[Entry]:

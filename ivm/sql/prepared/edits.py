@@ -63,14 +63,24 @@ class KeyedEdit(Keyed):
         None if nothing was.
         """
         try:
-            if self.rows:
-                given = [[one.value(own) for one in row] for own in given for row in self.rows]
+            given = self.listed(given)
             if self.cases:
                 return self._by_keys(txn, given)
             txn.insert(self.name, columns=[*map(fitted, self.columns, zip(*given, strict=True))])
             return Done(len(given), [])
         except NOT_DONE:
             return None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it changes one row at most for a list of values, by one case, and shows none."""
+        return len(self.cases) == 1 and len(self.rows) <= 1 and self.schema is None
+
+    def listed(self, given: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        """Return the values that cases are about, for lists of values of the statement."""
+        if not self.rows:
+            return given
+        return [[one.value(own) for one in row] for own in given for row in self.rows]
 
     def answer(self, done: Done) -> ListedAnswer:
         """Return how many rows were changed, or what RETURNING says of them."""
@@ -97,18 +107,19 @@ def in_turn(
     edits: Sequence[KeyedEdit],
     given: Sequence[Sequence[Sequence[Any]]],
     whole: bool,
-) -> list[bool]:
-    """Make edits for each of many lists of values, or none of them where one would change no row;
-    return for each list whether they were made, as far as that is known here: if not of all, and
-    all are to be made `whole`, nothing is done.
+) -> list[int]:
+    """Make edits that are single for each of many lists of values, or none of them where one would
+    change no row; return for each list how many rows the last one changed, as far as that is known here: if not
+    of all, and all are to be made `whole`, nothing is done.
 
     `given` has the lists for each edit.  O(keys * height).
     """
     try:
+        given = [edit.listed(own) for edit, own in zip(edits, given, strict=True)]
         decided = Decided(txn, edits, given, whole=True)
         if not whole or decided.count == len(given[0]):
             decided.store()
-            return [made > 0 for made in decided.made[: decided.count, -1].tolist()]
+            return [int(made > 0) for made in decided.made[: decided.count, -1].tolist()]
     except NOT_DONE:
         pass
     return []

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Run = Callable[[str, Parameters, str], Answer | None]
 EDITS = exp.Insert, exp.Update, exp.Delete, exp.Merge
 NO_EDIT = "each text is one INSERT, UPDATE, DELETE or MERGE, without RETURNING"
+SEVERAL = "several rows are changed, of which an outcome does not say how many"
 UNKNOWN = "the thread that was to commit this, too, has failed: read whether it was made"
 # what is wrong with one of the transactions, and refused before any is committed
 REFUSED = SqlError, ConstraintError, RangeError, FunctionConflictError
@@ -80,7 +81,7 @@ class PreparedTransaction:
     sync; each transaction finds what those before it did, as if it came after them.
     """
 
-    def __init__(self, run: Callable[[list[Any]], list[bool]], memory: int | None) -> None:
+    def __init__(self, run: Callable[[list[Any]], list[int]], memory: int | None) -> None:
         """Take what makes a transaction for each of many parameters, and commits them."""
         self._run, self._memory = run, memory
         self._waiting, self._queue, self._guard = deque[_Call](), SyncQueue(), thread_lock()
@@ -135,7 +136,7 @@ class PreparedTransaction:
     def _together(self, calls: Sequence[_Call]) -> None:
         made = iter(self._run([row for call in calls for row in call.rows]))
         for call in calls:
-            call.made = [next(made) for _ in call.rows]
+            call.made = [next(made) > 0 for _ in call.rows]
 
 
 class Call(NamedTuple):
@@ -152,14 +153,16 @@ class Call(NamedTuple):
         return [(0, (self.dialect, *self.texts)), *((1, tuple(row)) for row in self.rows)]
 
 
-def run_in_turn(statements: Any, texts: Sequence[str], dialect: str, rows: list[Any]) -> list[bool]:
+def run_in_turn(statements: Any, texts: Sequence[str], dialect: str, rows: list[Any]) -> list[int]:
     """Run statements that edit for each list of parameters, or none of them where one would change
-    no row; return for each list whether they were run.  All are one transaction, with what other
-    processes wait for.
+    no row; return for each list how many rows the last one has changed.  All are one transaction,
+    with what other processes wait for.
+
+    Another process says only that rows were changed: one, if there is one statement.
     """
     if not rows:
         return []
-    call, host = Call(dialect, texts, rows), statements.host
+    call, host = Call(dialect, [*texts], rows), statements.host
     given = all(type(row) in (list, tuple) for row in rows)
     edits = call.edits if given else []
     for may_take in (True, False):
@@ -167,7 +170,7 @@ def run_in_turn(statements: Any, texts: Sequence[str], dialect: str, rows: list[
         try:
             with Turn(host.store, edits, given and host._maintainer.is_quiet) as turn:
                 if turn.outcome is not None:
-                    return [bool(turn.outcome >> n & 2) for n in range(len(rows))]
+                    return [turn.outcome >> n + 1 & 1 for n in range(len(rows))]
                 with host.transaction() as txn:
                     runner = statements.within(txn)
                     offered = turn.calls() if may_take else []
@@ -184,9 +187,11 @@ def _call_of(offered: Offered) -> Call:
     return Call(dialect, texts, [row for _, row in rows], offered)
 
 
-def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> list[bool]:
-    """Run calls in a transaction, those of the same statements at once; return the first's."""
-    first_made, taken = list[bool](), list[Offered]()
+def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> list[int]:
+    """Run calls in a transaction, those of the same statements at once; return what came of the
+    first.
+    """
+    first_made, taken = list[int](), list[Offered]()
     while calls:
         first = calls[0]
         alike = [call for call in calls if call[:2] == first[:2]]
@@ -201,7 +206,9 @@ def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> 
             try:
                 with txn.savepoint():
                     came = came or _run(runner, txn, call)
-            except (IvmError, PagestoreError):  # its own process says what is wrong
+                    if len(call.texts) == 1 and max(came) > 1:
+                        raise EditError(SEVERAL)
+            except (IvmError, PagestoreError):  # its own process does it, or says what is wrong
                 turn.refuse(call.offered)
                 continue
             outcome = 1 + sum(2 << n for n, is_made in enumerate(came) if is_made)
@@ -210,31 +217,32 @@ def _run_calls(runner: Any, txn: Transaction, turn: Turn, calls: list[Call]) -> 
     return first_made
 
 
-def _run(runner: Any, txn: Transaction, call: Call) -> list[bool]:
+def _run(runner: Any, txn: Transaction, call: Call) -> list[int]:
     """Run the statements of a call for one list of parameters after the other, as far as they are
     not run for many at once.
     """
-    made, (dialect, texts, rows, _) = list[bool](), call
+    made, (dialect, texts, rows, _) = list[int](), call
     while len(made) < len(rows):
         made += _batch(runner, txn, call, rows[len(made) :], whole=False)
         for row in rows[len(made) :][:ALONE]:
             with suppress(Unusual), txn.savepoint():
-                made.append(False)
+                made.append(0)
                 for text in texts:
-                    if not next(iter(runner.run(text, row, dialect) or [(0,)]))[0]:
+                    changed = next(iter(runner.run(text, row, dialect) or [(0,)]))[0]
+                    if not changed:
                         raise Unusual
-                made[-1] = True
+                made[-1] = changed
     return made
 
 
-def _batch(runner: Any, txn: Transaction, call: Call, rows: list[Any], whole: bool) -> list[bool]:
+def _batch(runner: Any, txn: Transaction, call: Call, rows: list[Any], whole: bool) -> list[int]:
     """Run statements for many lists of values at once; return what came of the first of them, of
     none if nothing is done, or if not all can be done, and are to be, `whole`.
     """
     plans, given = list[KeyedEdit](), list[list[Any]]()
     for text in call.texts:
         plan, values = planned(runner.asked, txn, text, rows, call.dialect)
-        if plan is None or plan.rows or len(plan.cases) != 1:
+        if plan is None or not plan.is_single:
             return []
         plans.append(plan)
         given.append(values)

@@ -11,6 +11,7 @@ import pagestore
 from pagestore.errors import ClosedError, ForkError, MissingError, SchemaError
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.trees.edit import EditQueue
+from tests.support.interrupting import interrupted_at
 
 ROWS = [(i, f"text {i % 50}") for i in range(3000)]
 LATER = [(i, f"new {i}") for i in range(5000, 6000)]
@@ -296,3 +297,33 @@ def test_a_relation_has_no_hidden_name(store):
         with pytest.raises(SchemaError, match=r"'\$x': a name with \$ in front is a hidden tree's"):
             txn.create("$x", "k: int64")
         txn.create_words("$x", 1)
+
+
+@pytest.mark.parametrize("sync", ["commit", "full"])
+def test_an_interrupt_of_a_commit_says_whether_it_was_made(tmp_path, sync):
+    """At each line of it, as the first that a new handle makes, and as a later one."""
+    made = 0
+    for line in range(1, 100):
+        path = tmp_path / f"{line}.pages"
+        with pagestore.open(path, sync=sync, threads=1) as store:
+            for before in range(2):
+                with store.transaction() as txn:
+                    if not before:
+                        txn.create("r", "k: int64")
+                    txn["r"].insert([(before,)])
+        with pagestore.open(path, sync=sync, threads=1) as store:
+            for row in (2, 3):
+                version, rows = store.version, [*store.snapshot()["r"]]
+                with interrupted_at(line, "commit") as came, store.transaction() as txn:
+                    txn["r"].insert([(row,)])
+                is_made = store.version > version
+                notes = [f"the transaction was committed, as version {version + 1}"]
+                if came:
+                    assert getattr(came[0], "__notes__", []) == (notes if is_made else [])
+                    made += is_made
+                assert [*store.snapshot()["r"]] == ([*rows, (row,)] if is_made else rows)
+                assert store._handle.committer.is_complete
+            assert store.check() == []
+        if not came:
+            break
+    assert 10 < line < 99 and made > 4

@@ -381,9 +381,10 @@ def play(path, seed, steps):
     ],
 )
 def test_handles_show_what_was_acknowledged_whatever_else_is_done(seeds, tmp_path):
-    played = [play(tmp_path / f"{seed}.pages", seed, 120) for seed in seeds]
-    assert sum(one.series for one in played) > 5 * len(played)
-    assert (
-        sum(one.failures for one in played) > len(played)
-        and sum(one.killed for one in played) > len(played) // 2
-    )
+    series = failures = killed = 0
+    for seed in seeds:  # a handle that was closed still takes memory
+        played = play(tmp_path / f"{seed}.pages", seed, 120)
+        series, failures = series + played.series, failures + played.failures
+        killed += played.killed
+    assert series > 5 * len(seeds)
+    assert failures > len(seeds) and killed > len(seeds) // 2

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -32,6 +32,7 @@ from pagestore.storage.meta import SLOT_SIZE
 from pagestore.versions import locks, shared_syncs
 from pagestore.versions.offers import Offers
 from pagestore.versions.recovery import newest_meta
+from tests.support.interrupting import interrupted_at
 from tests.support.simulator import FALLBACK
 from tests.support.syscalls import COMPILER, built, events, mark, moments, run
 from tests.support.waiting import joined
@@ -472,32 +473,6 @@ def test_a_commit_is_followed_again_after_an_interrupt(tmp_path):
         if not came:
             break
     assert 10 < line < 99
-
-
-@contextmanager
-def interrupted_at(line, *functions):
-    """Raise at a line, counted from the first that is executed in these functions; a list of
-    what came.
-    """
-    passed, came = 0, []
-
-    def trace(frame, event, _):
-        nonlocal passed
-        if frame.f_code.co_name not in functions:
-            return None if event == "call" and frame.f_back is None else trace
-        passed += event == "line"
-        if passed == line:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        yield came
-    except KeyboardInterrupt as interrupt:
-        came.append(interrupt.with_traceback(None))
-    finally:
-        sys.settrace(None)
 
 
 @pytest.mark.parametrize("before", [True, False])
