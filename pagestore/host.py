@@ -38,7 +38,7 @@ from pagestore.relations.snapshot import (
     pages_of_both,
 )
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
-from pagestore.relations.turn import Turn, offers_of
+from pagestore.relations.turn import Turn
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.code_cache import folder_named, user_cache
@@ -119,7 +119,7 @@ __all__ = [
     "distinct", "encode", "external_sort", "first_from", "flags_of", "float_values", "float_words",
     "fold_many", "folder_named", "get", "given_rows", "has_inverse", "html_table", "in_order",
     "interval_spec", "is_operator", "is_semilattice", "last_before", "local_path", "may_be_narrow",
-    "message", "narrowed", "numbers_of", "of_numbers", "of_texts", "offers_of", "one_batch", "operator",
+    "message", "narrowed", "numbers_of", "of_numbers", "of_texts", "one_batch", "operator",
     "operator_code", "pages_of_both", "pays", "pooled", "printable", "ranks", "read_batches",
     "read_blocks", "record_dependants", "recorded_dependants", "refuse_stopped", "register_host",
     "repeats", "row_changes", "rows_of", "select", "select_weighted", "sort_order", "stab_many",

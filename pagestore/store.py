@@ -665,9 +665,7 @@ class Store:
         """Measure what uses space: pages by kind, by version, by reader. O(pages)."""
         from pagestore.admin import stat
 
-        readers = self.readers()
-        with self._handle.holding_all():
-            return stat.measure_store(self._handle, readers)
+        return stat.measure_store(self._handle)
 
     def column_sizes(self) -> list[ColumnSize]:
         """Measure what each column of each relation takes, in the newest version. O(records).

@@ -52,13 +52,13 @@ from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.times import INTERVALS
 from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
-from ivm.sql.prepared.edits import Done, KeyedEdit, made_again
+from ivm.sql.prepared.edits import Done, KeyedEdit, made_again, made_alone
 from ivm.sql.prepared.general import ask_given, compiled
 from ivm.sql.prepared.keyed import edit_of
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
 from ivm.sql.prepared.shape import kinds, written
-from ivm.sql.prepared.statement import PreparedTransaction, planned, prepared, run_in_turn
+from ivm.sql.prepared.statement import PreparedTransaction, planned, prepared, run_single
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
@@ -66,7 +66,7 @@ from ivm.sql.syntax import TOO_DEEP, Parameters, no_statement, spaced, syntax_er
 from ivm.sql.system import pg_functions, session
 from ivm.sql.system.settings import BEGINS, SHOWN, command, mark, pieces
 from pagestore.errors import DependantsError, PagestoreError
-from pagestore.host import catalog_of, of_numbers, of_texts, offers_of
+from pagestore.host import Turn, catalog_of, of_numbers, of_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -218,8 +218,7 @@ class Statements:
             return self._run_all(text, parameters, dialect)
         statement, values = asked
         own = kinds(values)
-        rows = [() if parameters is None else parameters]
-        turn = partial(run_in_turn, self, [text], dialect, rows)
+        turn = partial(run_single, self, text, dialect, parameters)
         if (again := self._again(statement, own, values, turn)) is not None:
             return again
         given = written(values)
@@ -330,7 +329,7 @@ class Statements:
         statement: Statement,
         own: tuple[type, ...],
         values: list[Any],
-        turn: Callable[[], list[int]],
+        turn: Callable[[], int],
     ) -> Answer | None:
         """Return what a statement does that came before and that keys are enough for; None if
         they are not, and nothing is done.
@@ -342,15 +341,11 @@ class Statements:
         if self._txn is not None:
             return made_again(self._txn, statement, own, values) if statement.edits else None
         if isinstance(known := statement.known(own), KeyedEdit):
-            if known.is_single and offers_of(self.host.store):
+            if known.is_single and Turn.is_shared(self.host.store):
                 with self._errors_of_sql(known.node):
-                    (changed,) = turn()
-                return known.answer(Done(changed, []))
-            with self._errors_of_sql(known.node), self.host.transaction() as txn:
-                answer = made_again(txn, statement, own, values)
-                if answer is None:
-                    txn.rollback()
-            return answer
+                    return known.answer(Done(turn(), []))
+            with self._errors_of_sql(known.node):
+                return made_alone(self.host, statement, own, values)
         with self.host.store.snapshot() as source:
             plan: Seeks | None = statement.plan(own, catalog_of(source))
             return None if plan is None else plan.answer(source, values)

@@ -20,6 +20,9 @@ All violations are reported, not only the first. Pages that versions share are c
 O(pages).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pagestore.admin.merge import misstated
 from pagestore.admin.tree_check import Violation, Walk
 from pagestore.errors import CorruptionError
@@ -30,6 +33,7 @@ from pagestore.storage.records import rows
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.commit_record import Commit, checkpoint_of
 from pagestore.versions.handle import Handle
+from pagestore.versions.locks import Pin
 from pagestore.versions.recovery import read_slots
 from pagestore.versions.store_state import load_version
 from pagestore.versions.version_table import DEAD, VERSION_TREE, DeadList, Entry, VersionTable
@@ -41,7 +45,7 @@ def check_store(handle: Handle) -> list[Violation]:
     """See Store.check."""
     again: set[tuple[str, int | None]] = set()
     for tried in range(TRIES):
-        with handle.holding_all():
+        with holding_all(handle):
             sequence = handle.state.sequence
             violations = Check(handle).run()
             if not violations or handle.refresh().sequence == sequence:
@@ -50,6 +54,25 @@ def check_store(handle: Handle) -> list[Violation]:
         faults = {(v.invariant, v.page) for v in violations}
         again = again & faults if tried else faults
     return [v for v in violations if (v.invariant, v.page) in again]
+
+
+@contextmanager
+def holding_all(handle: Handle) -> Iterator[None]:
+    """Pin all retained versions that are known, meanwhile."""
+    held: dict[int, Pin] = {}
+    try:
+        while True:
+            state = handle.refresh()
+            readable = {entry.version for entry in handle.read_versions(VersionTable.readable)}
+            for version in sorted(readable - held.keys()):
+                if pin := handle.pin(version):
+                    held[version] = pin
+            if handle.refresh().sequence == state.sequence or readable <= held.keys():
+                break
+        yield
+    finally:
+        for pin in held.values():
+            handle.unpin(pin)
 
 
 class Check(Walk):

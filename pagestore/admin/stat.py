@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.admin.check import free_pages
+from pagestore.admin.check import free_pages, holding_all
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import ENTRY_COUNT, HEADER, TYPE
 from pagestore.relations.relation import Relation
@@ -48,8 +48,14 @@ class Stat(NamedTuple):
     texts_removed: int
 
 
-def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
+def measure_store(handle: Handle) -> Stat:
     """See Store.stat. O(versions * index pages)."""
+    readers = list_readers(handle)
+    with holding_all(handle):
+        return _measure(handle, readers)
+
+
+def _measure(handle: Handle, readers: list[Reader]) -> Stat:
     reach = {}
     for entry in [*handle.read_versions(VersionTable.entries)]:
         snapshot = take_snapshot(handle, entry.version)

@@ -85,7 +85,7 @@ def withdraw(handle: Handle, writer: Writer) -> int:
     return writer.joint.version
 
 
-def offers_of(store: Any) -> Offers | None:
+def _offers_of(store: Any) -> Offers | None:
     """Return the offers of the processes that write to a store; None if this one is alone, or does
     not share syncs with others.
     """
@@ -103,10 +103,15 @@ class Turn:
     outcome: int | None = None  # of the call, in bits, if another process has made it
     _taken: Sequence[Offered] = ()
 
+    @staticmethod
+    def is_shared(store: Any) -> bool:
+        """Return whether other processes write to a store, which may make each other's calls."""
+        return _offers_of(store) is not None
+
     def __init__(self, store: Any, call: list[Edit], may: bool) -> None:
         """Take a store, and what is to be made; `may` says whether another process may do it."""
         self._handle: Handle = store._handle
-        self._offers = offers_of(store)
+        self._offers = _offers_of(store)
         fits = may and len(call) <= PARTS_MAX
         self._writer = Writer(Offer(CALL, CALL, call, lambda: fits))
 

@@ -62,7 +62,14 @@ from pagestore.versions.kernel_commit import (
 from pagestore.versions.locks import FileLock, SyncedCommits, VersionLocks
 from pagestore.versions.offers import Offers
 from pagestore.versions.shared_syncs import Newest, SharedSyncs
-from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
+from pagestore.versions.store_state import (
+    Head,
+    StoreState,
+    Version,
+    excess_versions,
+    older_than_shown,
+    roots_of,
+)
 from pagestore.versions.sync_queue import SyncQueue
 from pagestore.versions.version_table import (
     DEAD,
@@ -461,7 +468,9 @@ class Committer:
         """Publish a commit that drops those of some versions that nobody reads."""
         state, doomed = self.state, list[Entry]()
         try:
-            doomed = self.locks.lock(excess, parent)
+            # until its slot is written, which a sync or a pause of this process may precede
+            old = older_than_shown(excess, parent, self.slot_version)
+            doomed = self.locks.lock(old, parent)
             try:
                 reclaim = self.plan(doomed)
             except CorruptionError:

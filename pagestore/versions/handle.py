@@ -516,24 +516,6 @@ class Handle:
         if self.open and not self.forked:
             self.locks.unlock_unread()
 
-    @contextmanager
-    def holding_all(self) -> Iterator[None]:
-        """Pin all retained versions that are known, meanwhile."""
-        held: dict[int, Pin] = {}
-        try:
-            while True:
-                state = self.refresh()
-                readable = {entry.version for entry in self.read_versions(VersionTable.readable)}
-                for version in sorted(readable - held.keys()):
-                    if pin := self.pin(version):
-                        held[version] = pin
-                if self.refresh().sequence == state.sequence or readable <= held.keys():
-                    break
-            yield
-        finally:
-            for pin in held.values():
-                self.unpin(pin)
-
     # --- writing --------------------------------------------------------------------------------
 
     def new_writer(self) -> Writer:

@@ -115,7 +115,6 @@ class Series:
     """Commits of the edits in some queues, by one handle, which holds the writer's lock for each."""
 
     _under_way = False  # whether a commit is, or was broken off
-    _grouped = 0  # the first version of the commits that no slot leads to
     _spent = _at = 0  # pages used of those at hand, since the pager was told, and in all
     _look = 0
     _pool = _written = (
@@ -340,8 +339,6 @@ class Series:
             joint.tried = True
             self._committer.offers.take(joint.offered, version, now)
         alone = not self._committer.group
-        if alone:
-            self._grouped = version
         if self._written is not NO_PAGES and state[LISTED]:
             state[EXTENT_WORDS] = self._said[CHECKSUM] = 0
             self._list(self._written)
@@ -417,12 +414,15 @@ class Series:
         transaction can do that.
         """
         committer, space = self._committer, self._pager.free_list
-        n = self._versions - max(1, self._retain - 1)  # but the newest
+        # not the newest, nor that to which the newest slot leads, which others read until the next
+        n = min(
+            self._versions - max(1, self._retain - 1), committer.slot_version - int(self._recent[0])
+        )
         if n < 1 or not self._drops:
             return n < 1 and self._versions <= RECENT_MAX
         entries = [NAMED(Entry, row) for row in rows(self._recent[: ROW * (n + 1)].tolist(), ROW)]
         doomed, first, due = entries[:n], entries[0].version, space.checkpoint_due()
-        if committer.group and (due or doomed[-1].version >= self._grouped):
+        if committer.group and due:
             return False
         if [entry.version for entry in entries] != [*range(first, first + n + 1)]:
             return False

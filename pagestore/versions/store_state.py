@@ -4,7 +4,7 @@ Which versions a commit drops: those beyond the newest N of its branch that noth
 """
 
 from array import array
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from pagestore.errors import CorruptionError
@@ -220,6 +220,16 @@ def needed_versions(state: StoreState) -> set[int]:
 def batch_of(retain: int) -> int:
     """Return how many versions are dropped at a time, at least, if `retain` are kept."""
     return OLD_BATCH if retain > OLD_BATCH else max(1, min(BATCH, retain // 2))
+
+
+def older_than_shown(oldest: Sequence[Entry], newest: int, shown: int) -> Sequence[Entry]:
+    """Return those of a branch's oldest versions after which it has another one up to `shown`, the
+    version that the newest slot leads to: others read that until there is a newer slot.  `newest` is
+    the branch's newest version.
+    """
+    if newest <= shown:
+        return oldest
+    return [entry for entry in oldest if entry.version <= shown][:-1]
 
 
 def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]:

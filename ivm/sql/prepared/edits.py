@@ -35,6 +35,7 @@ from pagestore.errors import PagestoreError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ivm.sql.session import Host
     from ivm.transaction import Transaction
 
 NOT_DONE = Unusual, IvmError, PagestoreError, UnicodeEncodeError
@@ -133,3 +134,14 @@ def made_again(
     plan: KeyedEdit | None = catalog and statement.plan(kinds, catalog)
     done = None if plan is None else plan.run(txn, [values])
     return None if plan is None or done is None else plan.answer(done)
+
+
+def made_alone(
+    host: Host, statement: Statement, kinds: Kinds, values: Sequence[Any]
+) -> ListedAnswer | None:
+    """Make an edit in a transaction of its own; as `made_again`."""
+    with host.transaction() as txn:
+        answer = made_again(txn, statement, kinds, values)
+        if answer is None:
+            txn.rollback()
+    return answer

@@ -182,6 +182,12 @@ def run_in_turn(statements: Any, texts: Sequence[str], dialect: str, rows: list[
     raise AssertionError
 
 
+def run_single(statements: Any, text: str, dialect: str, parameters: Parameters) -> int:
+    """Run a statement that edits a row, as `run_in_turn`; return how many rows it has changed."""
+    row = () if parameters is None else parameters
+    return run_in_turn(statements, [text], dialect, [row])[0]
+
+
 def _call_of(offered: Offered) -> Call:
     (_, (dialect, *texts)), *rows = offered.edits
     return Call(dialect, texts, [row for _, row in rows], offered)

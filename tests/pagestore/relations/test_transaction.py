@@ -11,7 +11,7 @@ import pagestore
 from pagestore.errors import ClosedError, ForkError, MissingError, SchemaError
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.trees.edit import EditQueue
-from tests.support.interrupting import interrupted_at
+from tests.support.calls import interrupted_at
 
 ROWS = [(i, f"text {i % 50}") for i in range(3000)]
 LATER = [(i, f"new {i}") for i in range(5000, 6000)]

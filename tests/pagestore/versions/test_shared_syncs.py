@@ -32,7 +32,7 @@ from pagestore.storage.meta import SLOT_SIZE
 from pagestore.versions import locks, shared_syncs
 from pagestore.versions.offers import Offers
 from pagestore.versions.recovery import newest_meta
-from tests.support.interrupting import interrupted_at
+from tests.support.calls import interrupted_at
 from tests.support.simulator import FALLBACK
 from tests.support.syscalls import COMPILER, built, events, mark, moments, run
 from tests.support.waiting import joined
@@ -302,6 +302,57 @@ def test_a_commit_without_a_slot_is_built_upon(tmp_path, end):
         joined(thread)
         assert rows(one, 2) == expected and not one.check() and not reader.check()
         one.close()
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("retain", [1, 2, 3, 5])
+@pytest.mark.parametrize("sync", ["commit", "full", "off"])
+def test_a_reader_never_waits_for_a_writer(tmp_path, sync, retain, prepared):
+    """Before each write and sync there is a version that it can pin, also while several commits
+    wait for their slot.
+    """
+    path = made(tmp_path / "s.pages", retain)
+    with (
+        pagestore.open(path, mode="r") as reader,
+        pagestore.open(path, sync=sync, threads=1) as store,
+    ):
+        handle, looks = store._handle, 0
+        shown_states = reader._handle.shown_states
+
+        def states():
+            nonlocal tries
+            tries += 1
+            assert tries < 5, "the reader finds no version"
+            return shown_states()
+
+        def looking(method):
+            def wrapped(*given):
+                nonlocal looks, tries
+                tries, looks = 0, looks + 1
+                with reader.snapshot() as snapshot:
+                    assert len(snapshot["r"]) >= 0
+                return method(*given)
+
+            return wrapped
+
+        tries, reader._handle.shown_states = 0, states
+        handle.file.pwrite = looking(handle.file.pwrite)
+        handle.file.fdatasync = looking(handle.file.fdatasync)
+        lock = handle.locks.lock
+        handle.locks.lock = lambda *given: (lock(*given), looking(int)())[0]
+        put = store.prepare("r")
+        for n in range(40):
+            handle.complete = lambda _: None
+            if prepared:
+                put.insert(0, n)
+                put.commit()
+            else:
+                with store.transaction() as txn:
+                    txn["r"].insert([(0, n)])
+            del handle.complete
+            if n % 4 == 3:
+                handle.complete(handle.committer.made)
+        assert looks > 20 and len(store.history()) < 40
 
 
 @pytest.mark.parametrize("builds", [False, True])
