@@ -28,12 +28,13 @@ MOVE = (
     "UPDATE account SET v = v + $3 WHERE i = $2",
     "INSERT INTO note VALUES ($4, $5)",
 )
+NOTE = "INSERT INTO note VALUES (?, ?)"  # once it came twice, another process may make it, too
 ACCOUNTS, MONEY = 4, 400
 Log = list[tuple[int, int]]  # the writer of each transaction, and which one of that writer it was
 
 
 class Seen(NamedTuple):
-    """What was read: the log, and the notes, which are prepared rows."""
+    """What was read: the log, and the notes, which are prepared rows, or written in SQL."""
 
     log: Log = []
     notes: frozenset[tuple[int, int]] = frozenset()
@@ -93,12 +94,15 @@ def writing(
         try:
             with ivm.open(path, sync=sync, threads=1) as workspace:
                 put, move = workspace.prepare("note"), workspace.prepare_transaction(*MOVE)
+                in_sql = random.random() < 0.4
                 for k in range(random.randint(1, 9)):
                     kind = random.choice([*kinds, *kinds[-1:], "noted"])
                     if kind == "moved":
                         one, other = random.sample(range(ACCOUNTS), 2)
                         is_made = move.execute((one, other, random.randrange(150), number, k))
                         kind = "noted" if is_made else "not noted"
+                    elif kind == "noted" and in_sql:
+                        workspace.sql(NOTE, (number, k))
                     elif kind == "noted":
                         put.insert(number, k)
                         put.commit()
