@@ -115,6 +115,8 @@ def rows_of_changes(
     arguments = table.this.expressions
     if len(arguments) != 3:
         raise SqlError("changes takes a table and two versions, as in changes(v, 3, 7)", table)
+    if isinstance(arguments[0], exp.Column) and arguments[0].table:
+        raise SqlError(f"changes takes the name of a table alone: {arguments[0].name}", table)
     kept = known(catalog, arguments[0].name, table)
     first, second = (_number(version, table) for version in arguments[1:])
     with store.at(first) as old, store.at(second) as new:

@@ -24,7 +24,7 @@ from ivm.sql.dialects.release import refuse_other_parsers
 from ivm.sql.dialects.table import Table, translated
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.lists import SHIFTED
-from ivm.sql.naming import source_text
+from ivm.sql.naming import schemas, source_text
 from ivm.sql.syntax import path_of, query_in_place, refuse_halves, regroup, regroup_maps
 
 TABLES: dict[str, Table] = {
@@ -37,7 +37,6 @@ _OTHER: dict[type[exp.Expr], type[exp.Expr]] = {exp.Any: exp.All, exp.All: exp.A
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
 # of what the parser counts from 0
 SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
-SCHEMAS = ("main", "public")  # names of the one schema
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
 ADAPTS = "adapts"  # in the meta of a set operation where a constant text may be of any type
 SOURCE = "source"  # in the meta of a CREATE: its text and its dialect
@@ -168,6 +167,11 @@ def _is_shifted(node: exp.Bracket) -> bool:
 
 def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
     """Return a statement in DuckDB's terms, CREATE ... AS PIVOT as one of a subquery."""
+    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(command_text(node))):
+        text = f"{parts[1]} SELECT * FROM ({parts[2]})"
+        (node,) = _parsed(text, dialect)
+    if isinstance(node, exp.Column) and node.table:  # of EXPLAIN
+        node = exp.Table(this=node.this, db=node.args["table"], catalog=node.args.get("db"))
     nodes = [*node.walk(bfs=False)]
     refuse_halves(nodes)
     source_text.remember(nodes, text)
@@ -187,20 +191,14 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
             one.replace(path)
         elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
             node.meta[NAMED_TYPES] = True
-        elif (
-            isinstance(one, exp.Table | exp.Column)
-            and one.text("db").lower() in SCHEMAS
-            and not one.args.get("catalog")
-        ):
-            one.set("db", None)
+        elif isinstance(one, exp.Table | exp.Column) and one.args.get("db"):
+            schemas.leave_out(one, dialect)
         elif dialect != "duckdb" and isinstance(one, exp.SetOperation):
             one.meta[ADAPTS] = True
         elif dialect == "postgres" and isinstance(one, exp.Table | exp.Unnest):
             postgres.name_column(one)
     regroup_maps(nodes)
-    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(command_text(node))):
-        (node,) = _parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
-    elif isinstance(node, exp.Command):
+    if isinstance(node, exp.Command):
         _parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
     answer(node, nodes, dialect)
     return node if dialect == "duckdb" else translated(node, TABLES[dialect])

@@ -370,6 +370,8 @@ class Select(Clauses):
             if isinstance(item, exp.Star):
                 columns += self._star(item, "")
             elif _is_star(item):
+                if item.args.get("db"):
+                    raise SqlError(f"one name stands before *: write {item.table}.*", item)
                 columns += self._star(item.this, item.table)
             else:
                 columns.append((self._name(item), self.evaluate(unaliased(item))))

@@ -73,6 +73,8 @@ class Scope:
     def own(self, node: exp.Column) -> Typed | None:
         """Return a column of this query's own tables.  Raises SqlError for an ambiguous name."""
         table, name = node.table.lower(), node.name
+        if node.args.get("db"):
+            return None  # a field of a struct, or of another schema
         values = []
         for source in self.sources:
             if table and source.alias.lower() != table:
@@ -100,9 +102,10 @@ class Scope:
         sources = [source for scope in scopes for source in scope.sources]
         if node.table:
             tables = [source for source in sources if source.alias.lower() == node.table.lower()]
-            if not tables:
+            if not tables or node.args.get("db"):
                 known = nearest(node.table, [source.alias for source in sources])
-                return SqlError(f"no table {node.table} is in this query{known}", node)
+                said = ".".join(part.name for part in node.parts[:-1])
+                return SqlError(f"no table {said} is in this query{known}", node)
             known = nearest(node.name, [name for source in tables for name, _ in source.columns])
             return SqlError(f"{tables[0].alias} has no column {node.name}{known}", node)
         known = nearest(node.name, [name for source in sources for name, _ in source.columns])

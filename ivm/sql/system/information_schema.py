@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ivm.sql.naming.schemas import DATABASE
 from ivm.sql.rules import Column
 from ivm.sql.system.objects import (
     CHECK,
-    DATABASE,
     FOREIGN,
     PRIMARY,
     TABLE,

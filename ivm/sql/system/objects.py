@@ -11,10 +11,11 @@ from sqlglot import exp
 from ivm.sql.catalog import NAMED, Catalog
 from ivm.sql.dialects.read import saved_query
 from ivm.sql.errors import SqlError
+from ivm.sql.naming.schemas import schema_of
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 
-DATABASE, USER = "ivm", "ivm"
+USER = "ivm"
 DIALECT = "dialect"  # in the meta of a table of a question
 TABLE, VIEW, KEPT = "r", "v", "m"  # as PostgreSQL has them
 PRIMARY, UNIQUE, FOREIGN, CHECK = "p", "u", "f", "c"
@@ -60,11 +61,6 @@ class Told(NamedTuple):
 
 Rows: TypeAlias = Callable[[Told], list[tuple[Any, ...]]]
 Relations: TypeAlias = dict[str, tuple[str, Rows | None]]  # None has no rows
-
-
-def schema_of(dialect: str) -> str:
-    """Return the name of the schema of all tables in a dialect."""
-    return "public" if dialect == "postgres" else "main"
 
 
 def objects(catalog: Catalog) -> list[Object]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlglot.dialects.postgres import Postgres
 
+from ivm.sql.naming.schemas import DATABASE
 from ivm.sql.system import objects
 from ivm.sql.system.postgres_types import ARRAY_IN, TYPES, modifier, postgres_type
 from ivm.sql.system.settings import VALUES
@@ -264,7 +265,7 @@ RELATIONS: objects.Relations = {
         f"{_OID} datname datdba:BIGINT encoding:INTEGER datcollate datctype datistemplate:BOOLEAN "
         "datallowconn:BOOLEAN daticulocale datlocprovider datacl dattablespace:BIGINT",
         lambda told: [
-            (DATABASE_ID, objects.DATABASE, OWNER, 6, "C", "C", False, True, None, "c", None, 0)
+            (DATABASE_ID, DATABASE, OWNER, 6, "C", "C", False, True, None, "c", None, 0)
         ],
     ),
     "pg_roles": (

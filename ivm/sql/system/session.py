@@ -17,7 +17,8 @@ from sqlglot import exp
 
 from ivm.sql.literals import literal
 from ivm.sql.naming.names import called, output_name
-from ivm.sql.system.objects import DATABASE, DIALECT, USER, schema_of
+from ivm.sql.naming.schemas import DATABASE, schema_of
+from ivm.sql.system.objects import DIALECT, USER
 from ivm.sql.system.settings import VALUES
 from pagestore import __version__
 
