@@ -60,7 +60,10 @@ def sql_type(node: exp.DataType) -> types.SqlType:
     if node.this in _NAMES:
         return types.LONG if node.this == _T.INT128 else types.SqlType(_NAMES[node.this])
     if node.this == _T.ENUM and node.expressions:
-        return types.SqlType("ENUM", words=tuple(word.name for word in node.expressions))
+        words = tuple(word.name for word in node.expressions)
+        if twice := [word for word in words if words.count(word) > 1]:
+            raise SqlError(f"ENUM has the word {twice[0]!r} twice", node)
+        return types.SqlType("ENUM", words=words)
     sized = node.args.get("values")
     if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1 and not sized:
         return types.list_of(sql_type(node.expressions[0]))

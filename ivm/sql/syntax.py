@@ -271,6 +271,8 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
             TokenType.BYTE_STRING: lambda _, token: exp.Literal.string(token.text),  # E'...'
         }
         HISTORICAL_DATA_KIND: ClassVar[set[str]] = {*base.HISTORICAL_DATA_KIND, "BRANCH"}
+        ALTER_RENAME_REQUIRES_COLUMN = False
+        _pivot: Token | None = None  # after the PIVOT of the statement that is read
 
         def _parse_statement(self) -> exp.Expr | None:
             words = [token.text.upper() for token in (self._curr, self._next) if token]
@@ -280,6 +282,22 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
                 return command
             statement: exp.Expr | None = super()._parse_statement()
             return statement
+
+        def _parse_simplified_pivot(self, is_unpivot: bool | None = None) -> exp.Pivot:
+            around, self._pivot = self._pivot, self._curr
+            try:
+                pivot: exp.Pivot = super()._parse_simplified_pivot(is_unpivot)
+                return pivot
+            finally:
+                self._pivot = around
+
+        def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
+            if self._pivot is not None:  # whose own IN may name its values
+                before = self._tokens[self._tokens.index(self._pivot) : self._index]
+                depth = sum((t.text == "(") - (t.text == ")") for t in before)
+                alias = alias or not depth
+            found: exp.In = super()._parse_in(this, alias=alias)
+            return found
 
         def _parse_function_call(self, *how: Any, **named: Any) -> exp.Expr | None:
             tokens = self._tokens[self._index :]

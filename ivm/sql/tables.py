@@ -267,6 +267,8 @@ def define_type(host: Host, node: exp.Command) -> None:
         type_ = (
             None if given is None else str(sql_type(exp.DataType.build(given, dialect="duckdb")))
         )
+    except SqlError:
+        raise
     except (SqlglotError, ValueError) as error:
         raise SqlError(
             f"CREATE TYPE {name}: write AS ENUM ('a', 'b'), or AS a type", node

@@ -375,3 +375,18 @@ def test_a_map_of_keys_that_are_computed_is_read_within_a_call():
     with ivm.open(":memory:") as ws:
         query = "SELECT map_contains_key(map(upper('a'), 1), 'A') AS v"
         assert [*ws.sql(query, dialect="spark")] == [(True,)]
+
+
+@pytest.mark.parametrize("type_", ["CHAR(3)", "CHARACTER(3)", "CHAR", "NCHAR(2)", "CHAR(3)[]"])
+@pytest.mark.parametrize(
+    "form",
+    ["CREATE TABLE c (k INT, x {})", "ALTER TABLE t ADD COLUMN extra {}", "SELECT s::{} FROM t"],
+)
+def test_texts_that_are_filled_with_blanks_are_refused_by_name(type_, form, tmp_path):
+    """DuckDB's and SQLite's CHAR(n) are texts as any other."""
+    made = workspace(str(tmp_path / "w.pages"), "postgres")
+    with pytest.raises(SqlError, match=r"CHAR\(n\) fills texts with blanks .*: write varchar\(n\)"):
+        made.sql(form.format(type_), dialect="postgres")
+    if "CHAR(3)[]" not in form.format(type_) and "TABLE" in form:
+        made.sql(form.format(type_), dialect="sqlite")
+    made.close()

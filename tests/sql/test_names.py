@@ -59,6 +59,7 @@ def test_columns_without_aliases_are_named_as_in_duckdb() -> None:
         "SELECT sum(a) OVER w, 1 + max(a) OVER v FROM n WINDOW w AS (PARTITION BY g), v AS (ORDER "
         "BY a DESC)",
         "PIVOT n ON a IN (-1, 1.50, NULL, 1e0) USING count(*), max(g) AS m",
+        "PIVOT n ON a IN (-1 AS less, 2 AS two) USING count(*), max(g) AS m",
         "PIVOT (SELECT a > 1 AS z, g FROM n) ON z IN (true, false) USING sum(1 + 1), count(DISTINCT g)",
         "FROM n PIVOT (sum(a) AS z FOR g IN ('', ' ', 'w' AS a, 'O''x', '7'))",
     ],

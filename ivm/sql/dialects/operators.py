@@ -12,6 +12,7 @@ from ivm.sql.dialects.table import duckdb
 from ivm.sql.errors import SqlError
 
 _T = exp.DataType.Type
+PADDED = (_T.CHAR, _T.NCHAR, _T.BPCHAR)
 ROWS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In)
 MARKS = re.compile(r"%(?:[-0+]*[0-9]*(?:\.[0-9]+)?[a-zA-Z%])")
 FORM = re.compile(r"(?:[^%]|%s|%[-0+]*[0-9]*(?:\.[0-9]+)?[df]|%%)*")
@@ -23,6 +24,21 @@ def cast_as(prefix: str, node: exp.Cast) -> exp.Expr:
         this=f"{prefix}_cast",
         expressions=[node.this, exp.Literal.string(node.to.sql(dialect="duckdb"))],
     )
+
+
+def refuse_padded(node: exp.Expr, type_: exp.Expr | None) -> None:
+    """Raise SqlError if a type is CHAR(n), or has it within."""
+    if type_ is not None and any(one.this in PADDED for one in type_.walk()):
+        raise SqlError(
+            "CHAR(n) fills texts with blanks that comparisons overlook and LIKE does not: write "
+            "varchar(n), or rpad(x, n)",
+            node,
+        )
+
+
+def column_defined(node: exp.ColumnDef) -> None:
+    """Let a column of a table be defined as it is in DuckDB, unless it is filled with blanks."""
+    refuse_padded(node, node.args.get("kind"))
 
 
 def like_with_backslash(node: exp.Expr) -> exp.Expr | None:

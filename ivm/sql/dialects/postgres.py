@@ -8,13 +8,16 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from ivm.sql.dialects.operators import (
+    PADDED,
     ROWS,
     by_places,
     cast_as,
+    column_defined,
     divided,
     either_way,
     like_with_backslash,
     numbered_columns,
+    refuse_padded,
     refuse_unread,
     shifted,
 )
@@ -162,7 +165,6 @@ INSTEAD = {
                                                "not change",
     "xmlagg|xpath|ts_rank|to_tsvector|to_tsquery|similarity": "it has no meaning here",
 }  # fmt: skip
-PADDED = (exp.DataType.Type.CHAR, exp.DataType.Type.NCHAR, exp.DataType.Type.BPCHAR)
 MARKS = re.compile(r"%(?:(\d+)\$)?s|%%")
 
 
@@ -294,12 +296,8 @@ def _steps(names: list[str]) -> exp.Expr:
 def _cast(node: exp.Cast) -> exp.Expr:
     """CAST, to VARCHAR(n) of at most n letters."""
     types = exp.DataType.Type
-    if any(one.this in PADDED for one in node.to.walk()) and not _is_full(node):
-        raise SqlError(
-            "CHAR(n) fills texts with blanks that comparisons overlook and LIKE does not: write "
-            "varchar(n), or rpad(x, n)",
-            node,
-        )
+    if not _is_full(node):
+        refuse_padded(node, node.to)
     if node.to.this != types.VARCHAR or not node.to.expressions:
         return cast_as("postgres", node)
     return duckdb(
@@ -311,13 +309,15 @@ def _is_full(node: exp.Cast) -> bool:
     """Return whether a cast is of a text as long as CHAR(n), without blanks at its end, that is
     compared with a column or an expression: then it is like any text.
     """
-    (length,) = [one.this for one in node.to.expressions] or [exp.Literal.number(1)]
     around, text = node.parent, node.this.name
-    if not (isinstance(around, exp.EQ) and isinstance(node.this, exp.Literal)):
+    if node.to.this not in PADDED or not (
+        isinstance(around, exp.EQ) and isinstance(node.this, exp.Literal)
+    ):
         return False
+    (length,) = [one.this for one in node.to.expressions] or [exp.Literal.number(1)]
     other = around.expression if node.arg_key == "this" else around.this
     full = str(len(text)) == length.name and not text.endswith(" ")
-    return full and node.to.this in PADDED and not isinstance(other, exp.Literal | exp.Cast)
+    return full and not isinstance(other, exp.Literal | exp.Cast)
 
 
 def _series(node: exp.Anonymous) -> exp.Expr:
@@ -483,7 +483,8 @@ def name_column(table: exp.Table | exp.Unnest) -> None:
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node), exp.DPipe: _strict,
-    exp.Values: numbered_columns, exp.Like: like_with_backslash, exp.ILike: like_with_backslash,
+    exp.ColumnDef: column_defined, exp.Values: numbered_columns,
+    exp.Like: like_with_backslash, exp.ILike: like_with_backslash,
     exp.Substring: _substring, exp.RegexpILike: _ignoring_case, exp.SimilarTo: _similar,
     exp.Extract: _part, exp.ArrayContainsAll: _containing, exp.ArrayContainedBy: _containing,
     exp.ArrayOverlaps: _containing, exp.JSONBExtractScalar: _at_path, exp.JSONBExtract: _at_path,

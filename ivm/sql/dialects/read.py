@@ -170,7 +170,7 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(command_text(node))):
         text = f"{parts[1]} SELECT * FROM ({parts[2]})"
         (node,) = _parsed(text, dialect)
-    if isinstance(node, exp.Column) and node.table:  # of EXPLAIN
+    elif isinstance(node, exp.Column) and node.table:  # of EXPLAIN
         node = exp.Table(this=node.this, db=node.args["table"], catalog=node.args.get("db"))
     nodes = [*node.walk(bfs=False)]
     refuse_halves(nodes)
@@ -178,30 +178,31 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
     if dialect in ("duckdb", "postgres"):
         regroup([*reversed(nodes)])
     for one in nodes:
-        if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
-            one.meta[SHIFTED] = _is_shifted(one)
-        # of a list
-        if (
-            isinstance(one, exp.Anonymous)
-            and one.name.upper() == "ALL"
-            and len(one.expressions) == 1
-        ):
-            one.replace(exp.All(this=exp.paren(one.expressions[0])))
-        elif isinstance(one, exp.Lambda) and (path := path_of(one)) is not None:
-            one.replace(path)
-        elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
-            node.meta[NAMED_TYPES] = True
-        elif isinstance(one, exp.Table | exp.Column) and one.args.get("db"):
-            schemas.leave_out(one, dialect)
-        elif dialect != "duckdb" and isinstance(one, exp.SetOperation):
-            one.meta[ADAPTS] = True
-        elif dialect == "postgres" and isinstance(one, exp.Table | exp.Unnest):
-            postgres.name_column(one)
+        _change(one, node, dialect)
     regroup_maps(nodes)
     if isinstance(node, exp.Command):
         _parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
     answer(node, nodes, dialect)
     return node if dialect == "duckdb" else translated(node, TABLES[dialect])
+
+
+def _change(one: exp.Expr, statement: exp.Expr, dialect: str) -> None:
+    """Make a node what the translation reads, and note what the parser would lose."""
+    if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
+        one.meta[SHIFTED] = _is_shifted(one)
+    # of a list
+    if isinstance(one, exp.Anonymous) and one.name.upper() == "ALL" and len(one.expressions) == 1:
+        one.replace(exp.All(this=exp.paren(one.expressions[0])))
+    elif isinstance(one, exp.Lambda) and (path := path_of(one)) is not None:
+        one.replace(path)
+    elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
+        statement.meta[NAMED_TYPES] = True
+    elif isinstance(one, exp.Table | exp.Column) and one.args.get("db"):
+        schemas.leave_out(one, dialect)
+    elif dialect != "duckdb" and isinstance(one, exp.SetOperation):
+        one.meta[ADAPTS] = True
+    if dialect == "postgres" and isinstance(one, exp.Table | exp.Unnest):
+        postgres.name_column(one)
 
 
 def command_text(node: exp.Command) -> str:
@@ -247,6 +248,7 @@ def _grammar(dialect: str) -> Any:
             "FUNCTIONS": {name: partial(_constructor, name) for name in ("ARRAY", "LIST")},
             "FUNCTION_PARSERS": {name: known[name] for name in SYNTAX if name in known},
             "PLACEHOLDER_PARSERS": syntax.placeholders(base.parser_class),
+            "ALTER_RENAME_REQUIRES_COLUMN": dialect == "spark",
         },
     )
     return type(

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from ivm.sql.dialects import spark_trees as trees
 from ivm.sql.dialects.operators import (
+    column_defined,
     decimal_digits,
     divided,
     like_called,
@@ -333,5 +334,6 @@ OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.GroupConcat: trees.listed, exp.Any: trees.any_of, exp.JSONExtract: trees.no_json,
     exp.JSONExtractScalar: trees.no_json, exp.Ceil: trees.stepped, exp.BitwiseLeftShift: shifted,
     exp.Floor: trees.stepped, exp.Mod: trees.remainder, exp.Trim: trees.trimmed, exp.DataType: decimal_digits,
+    exp.ColumnDef: column_defined,
 }  # fmt: skip
 TABLE = table("Spark", "spark", SAME, CALLS, OPERATORS, INSTEAD)

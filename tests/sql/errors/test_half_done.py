@@ -199,6 +199,9 @@ WRONG = {
     'ALTER TABLE bag RENAME TO "a`b"': "cannot be the name", 'CREATE TABLE "a$b" (a INT)': "cannot be",
     'ALTER TABLE bag ADD COLUMN "a$b" INT': "cannot be the name of a column",
     'ALTER TABLE bag RENAME COLUMN a TO "a$b"': "cannot be the name of a column",
+    "CREATE TYPE t AS ENUM ('a', 'b', 'a')": "ENUM has the word 'a' twice",
+    "CREATE TABLE t (e ENUM('a', 'a'))": "ENUM has the word 'a' twice",
+    "ALTER TABLE bag RENAME a TO b": "has a column b already", "ALTER TABLE bag RENAME z TO y": "no column z",
     # of another kind
     "ALTER TABLE kept RENAME TO x": "kept is a view", "ALTER TABLE plain ADD COLUMN a INT": "is a view",
     "ALTER VIEW bag RENAME TO x": "tables are altered", "ALTER INDEX bag RENAME TO x": "ALTER INDEX",
@@ -230,6 +233,7 @@ def test_what_is_wrong_is_said_in_words_of_sql(altered: ivm.Workspace, statement
     [
         ("ALTER TABLE c RENAME TO d", "SELECT * FROM d", [(1, 1, 1, 1)]),
         ("ALTER TABLE bag RENAME TO d", "SELECT * FROM d", [(1, 1)]),
+        ("ALTER TABLE bag RENAME b TO e", "SELECT a, e FROM bag", [(1, 1)]),
         ("ALTER TABLE own RENAME TO d", "SELECT * FROM d", [(1, 1)]),
         ("ALTER TABLE bag ADD COLUMN c INT DEFAULT 7", "SELECT * FROM bag", [(1, 1, 7)]),
         ("DROP INDEX i; ALTER TABLE bag DROP COLUMN b", "SELECT * FROM bag", [(1,)]),
