@@ -51,7 +51,7 @@ from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.times import INTERVALS
-from ivm.sql.naming.schemas import refuse_others
+from ivm.sql.naming.schemas import of_one_schema
 from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
 from ivm.sql.prepared.edits import Done, KeyedEdit, made_again, made_alone
 from ivm.sql.prepared.general import ask_given, compiled
@@ -126,10 +126,7 @@ def _statements(part: str, dialect: str) -> list[exp.Expr]:
     said = command(part) if BEGINS.search(part) else None
     if said is not None and said.name.upper() not in SHOWN:
         return [said]
-    found = read(part, dialect, _answer)
-    for one in found:
-        refuse_others(one, dialect)
-    return found
+    return of_one_schema(read(part, dialect, _answer), dialect)
 
 
 def _answer(node: exp.Expr, nodes: Sequence[exp.Expr], dialect: str) -> None:

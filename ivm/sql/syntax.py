@@ -52,7 +52,7 @@ TOO_DEEP = "this text nests too deep: give its inner parts a MATERIALIZED VIEW o
 TAKES = {  # how many arguments DuckDB's functions take of which the parser would read others
     **dict.fromkeys(("epoch_ms", "log10", "log2", "sha256", "to_binary", "to_timestamp"), (1, 1)),
     **dict.fromkeys(("array_position", "list_position", "list_indexof", "ifnull"), (2, 2)),
-    **dict.fromkeys(("element_at", "map_extract", "multiply", "divide"), (2, 2)),
+    **dict.fromkeys(("element_at", "map_extract", "multiply", "divide", "array_intersect"), (2, 2)),
     **dict.fromkeys(("arg_max", "arg_min", "argmax", "argmin", "max_by", "min_by"), (2, 3)),
     **{op: (1, 1 + len(of.constants)) for op, of in OPERATIONS.items() if of.sql and of.constants},
     **dict.fromkeys(("quantile_disc", "quantile"), (1, 2)),
@@ -257,6 +257,25 @@ def placeholders(base: type[Parser]) -> dict[TokenType, Any]:
     return {**base.PLACEHOLDER_PARSERS, TokenType.PLACEHOLDER: read}
 
 
+class _NamingPivots(Parser):
+    """Reads names of values in the IN of a statement PIVOT."""
+
+    _pivot: Token | None = None  # after the PIVOT of the statement that is read
+
+    def _parse_simplified_pivot(self, is_unpivot: bool | None = None) -> exp.Pivot:
+        around, self._pivot = self._pivot, self._curr
+        try:
+            return super()._parse_simplified_pivot(is_unpivot)
+        finally:
+            self._pivot = around
+
+    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
+        if self._pivot is not None:
+            before = self._tokens[self._tokens.index(self._pivot) : self._index]
+            alias = alias or not sum((t.text == "(") - (t.text == ")") for t in before)
+        return super()._parse_in(this, alias=alias)
+
+
 @cache
 def _parser(kind: type[Dialect]) -> type[Parser]:
     """Return the parser of a dialect, which refuses arguments that it would leave out of the
@@ -264,7 +283,7 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
     """
     base: type[Parser] = kind.parser_class
 
-    class Checked(base):  # type: ignore[misc, valid-type]
+    class Checked(_NamingPivots, base):  # type: ignore[misc, valid-type]
         PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = placeholders(base)
         PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
             **base.PRIMARY_PARSERS,
@@ -272,7 +291,6 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
         }
         HISTORICAL_DATA_KIND: ClassVar[set[str]] = {*base.HISTORICAL_DATA_KIND, "BRANCH"}
         ALTER_RENAME_REQUIRES_COLUMN = False
-        _pivot: Token | None = None  # after the PIVOT of the statement that is read
 
         def _parse_statement(self) -> exp.Expr | None:
             words = [token.text.upper() for token in (self._curr, self._next) if token]
@@ -282,22 +300,6 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
                 return command
             statement: exp.Expr | None = super()._parse_statement()
             return statement
-
-        def _parse_simplified_pivot(self, is_unpivot: bool | None = None) -> exp.Pivot:
-            around, self._pivot = self._pivot, self._curr
-            try:
-                pivot: exp.Pivot = super()._parse_simplified_pivot(is_unpivot)
-                return pivot
-            finally:
-                self._pivot = around
-
-        def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
-            if self._pivot is not None:  # whose own IN may name its values
-                before = self._tokens[self._tokens.index(self._pivot) : self._index]
-                depth = sum((t.text == "(") - (t.text == ")") for t in before)
-                alias = alias or not depth
-            found: exp.In = super()._parse_in(this, alias=alias)
-            return found
 
         def _parse_function_call(self, *how: Any, **named: Any) -> exp.Expr | None:
             tokens = self._tokens[self._index :]
@@ -311,7 +313,7 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
                     self.raise_error(f"{name.lower()} takes {some}, and not {given}", tokens[0])
             return call
 
-        def validate_expression(
+        def validate_expression(  # type: ignore[override]
             self, expression: exp.Expr, args: list[Any] | None = None
         ) -> exp.Expr:
             valid: exp.Expr = super().validate_expression(expression, args)

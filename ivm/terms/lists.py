@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import lru_cache, wraps
+from itertools import zip_longest
 from math import isfinite, prod
 from statistics import median
 from typing import Any
@@ -207,6 +208,43 @@ def _all_in(values: str, others: str, whole: bool) -> bool:
     return all(found) if whole else any(found)
 
 
+def _distinct(text: str) -> str:
+    """Return the values that are not null, each where it is first."""
+    return ",".join(dict.fromkeys(shown_json(one) for one in values_of(text) if one is not None))
+
+
+def _intersect(text: str, others: str) -> str:
+    held = {shown_json(one) for one in values_of(others)}
+    return _distinct(_list([one for one in values_of(text) if shown_json(one) in held]))
+
+
+def _where(text: str, mask: str) -> str:
+    """Return the values where a list of as many truth values says so, null beyond the last."""
+    own, wanted = values_of(text), values_of(mask)
+    if None in wanted:
+        no_value()
+    return _list([own[n] if n < len(own) else None for n, one in enumerate(wanted) if one])
+
+
+def _select(text: str, places: str) -> str:
+    """Return the values at places from 1; null beyond both ends."""
+    own = values_of(text)
+    return _list([own[n - 1] if 1 <= n <= len(own) else None for n in values_of(places)])
+
+
+def _resized(text: str, size: int, more: str) -> str:
+    own = values_of(text)
+    if not 0 <= size <= 1_000_000:
+        no_value()
+    return _list(own[:size] + [json.loads(more, strict=False)] * (size - len(own)))
+
+
+def _zipped(lists: str, shortest: int) -> str:
+    """Return rows of the values at each place of some lists, to the end of the shortest or not."""
+    rows = values_of(lists)
+    return _list([*(zip(*rows, strict=False) if shortest else zip_longest(*rows))])
+
+
 # -- JSON
 
 
@@ -303,6 +341,12 @@ by_form("list:any_in", "string, string -> bool?",
     lambda values, others: _all_in(values, others, False))
 by_form("list:all_in", "string, string -> bool?",
     lambda values, others: _all_in(values, others, True))
+by_form("list:distinct", "string -> string?", _distinct)
+by_form("list:intersect", "string, string -> string?", _intersect)
+by_form("list:where", "string, string -> string?", _where)
+by_form("list:select", "string, string -> string?", _select)
+by_form("list:resize", "string, int64, string -> string?", _resized)
+by_form("list:zip", "string, int64 -> string?", _zipped)
 by_form("list:sort", "string, string -> string?", _sorted)
 by_form("list:reverse", "string -> string?", lambda text: _list(values_of(text)[::-1]))
 by_form("list:fold", "string, string, string -> string?", _folded)

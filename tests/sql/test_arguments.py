@@ -82,7 +82,7 @@ EVERY = """
     unicode(s)   chr(65)   hex(s)   bit_length(s)   translate(s, 'a', 'b')   format('{}', s)   printf('%s', s)
     l[1]   l[1:2]   [k, 1]   list_sort(l)   list_min(l)   list_max(l)   list_contains(l, 1)   list_concat(l, l)
     list_append(l, 1)   list_prepend(1, l)   array_to_string(l, ',')   flatten([l])   range(k)   string_split(s, ',')
-    len(l)   j -> 'a'   j ->> 'a'   json_extract(j, '$.a')   json_type(j)   json_keys(j)   json(s)   to_json(s)
+    l <@ [1]   len(l)   j -> 'a'   j ->> 'a'   json_extract(j, '$.a')   json_type(j)   json_keys(j)   json(s)   to_json(s)
     json_object('a', k)   json_array(k)   {'a': k}   {'a': k}.a   MAP {'a': k}['a']   map_keys(MAP {'a': k})
     year(d)   month(d)   day(d)   hour(x)   minute(x)   second(x)   quarter(d)   week(d)   dayofweek(d)   isodow(d)
     dayofyear(d)   dayname(d)   monthname(d)   last_day(d)   date_trunc('month', d)   date_diff('day', d, d)

@@ -1,4 +1,4 @@
-"""Lists, structs, maps, words of an ENUM, and JSON, as terms of rules.
+"""Lists, structs, maps and words of an ENUM, as terms of rules.
 
 A list is kept as the JSON of its values without the brackets around it, a struct as that of its
 fields, and a map as that of its pairs: `[1, 2]` is `1,2`, `{'a': 1, 'b': 'x'}` is `1,"x"`, and `MAP
@@ -7,14 +7,12 @@ fields, and a map as that of its pairs: `[1, 2]` is `1,2`, `{'a': 1, 'b': 'x'}` 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial, reduce
 
 from sqlglot import exp
 
 from ivm.sql.conversions import (
-    AS_JSON,
     as_json,
     call,
     column_of,
@@ -23,13 +21,11 @@ from ivm.sql.conversions import (
     convert,
     of_json,
     part,
-    shown,
     unless_null,
     word_list,
 )
 from ivm.sql.errors import SqlError, nearest, written
 from ivm.sql.functions.times import Value
-from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed, Var
 from ivm.sql.types import (
     BIGINT,
@@ -53,7 +49,8 @@ _ARGUMENTS = ("this", "expression", "expressions")
 ENDS = {"list_first": 1, "list_last": -1}  # their values, which may be null
 
 
-def _text(text: str) -> Lit:
+def text_of(text: str) -> Lit:
+    """Return a text as a constant."""
     return Lit(text, "string")
 
 
@@ -63,11 +60,11 @@ def _whole(number: int) -> Lit:
 
 def joined(parts: list[Term]) -> Term:
     """Return texts, each of which is JSON, as one text with commas between them."""
-    commas = [one for part in parts for one in (_text(","), part)]
-    return concat(*commas[1:]) if parts else _text("")
+    commas = [one for part in parts for one in (text_of(","), part)]
+    return concat(*commas[1:]) if parts else text_of("")
 
 
-def _arguments(node: exp.Expr, most: int | None = None) -> list[exp.Expr]:
+def arguments(node: exp.Expr, most: int | None = None) -> list[exp.Expr]:
     """Return the arguments of a function, whatever the parser calls them, at most so many;
     others are not read.
     """
@@ -107,7 +104,7 @@ def _listed(node: exp.Expr, value: Value) -> Typed:
     """`[a, b]`: a list, as JSON without the brackets around it."""
     found = [value(item) for item in node.expressions]
     if not found:
-        return Typed(_text(""), list_of(NULL), False)
+        return Typed(text_of(""), list_of(NULL), False)
     type_ = common_type(found, node)
     return Typed(
         joined([as_json(convert(one, type_, node), node) for one in found]), list_of(type_), False
@@ -134,7 +131,7 @@ def _range(node: exp.Expr, value: Value) -> Typed:
 
 
 def _split(node: exp.Expr, value: Value) -> Typed:
-    text, by = (convert(value(argument), VARCHAR, node) for argument in _arguments(node, 2))
+    text, by = (convert(value(argument), VARCHAR, node) for argument in arguments(node, 2))
     name = "list:split" if isinstance(node, exp.Split) else "list:split_by"
     term: Term = call(name, text.term, by.term)
     if by.nullable:  # without a separator a text has one part
@@ -156,7 +153,7 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
     name = "list_max" if isinstance(node, exp.ArrayMax) else "list_min"
     name = name if isinstance(node, exp.ArrayMax | exp.ArrayMin) else node.name.lower()
     whole = name in ("list_aggregate", "list_aggr", "array_aggregate", "array_aggr")
-    given = _arguments(node, 1 + whole)
+    given = arguments(node, 1 + whole)
     if whole:
         name = f"list_{given[1].name.lower()}"
         if name in ("list_count", "list_unique"):
@@ -181,13 +178,13 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
         type_ = SqlType("DECIMAL", 38, own.scale) if own.is_decimal else HUGEINT
     kind = "numbers" if own.is_number else "words"
     return of_json(
-        call("try", call("list:fold", values.term, _text(fold), _text(kind))), type_, node
+        call("try", call("list:fold", values.term, text_of(fold), text_of(kind))), type_, node
     )
 
 
 def _counted(node: exp.Expr, value: Value) -> Typed:
     """The length of a list or a map, and how many different values a list has."""
-    (given,) = _arguments(node, 1)
+    (given,) = arguments(node, 1)
     operand = value(given)
     own = node.name.lower() if isinstance(node, exp.Anonymous) else ""
     name = {
@@ -203,7 +200,7 @@ def _counted(node: exp.Expr, value: Value) -> Typed:
 
 def _sorted(node: exp.Expr, value: Value) -> Typed:
     """list_sort(l), list_sort(l, 'DESC', 'NULLS FIRST') and list_reverse_sort(l)."""
-    given = _arguments(node, 1)
+    given = arguments(node, 1)
     values = _list(given[0], value, node)
     own = _element(values)
     if own.is_nested or own.words:
@@ -216,16 +213,16 @@ def _sorted(node: exp.Expr, value: Value) -> Typed:
     else:
         down, first = True, False
     how = " ".join(["numbers"] * own.is_number + ["down"] * down + ["first"] * first)
-    return values._replace(term=call("list:sort", values.term, _text(how)))
+    return values._replace(term=call("list:sort", values.term, text_of(how)))
 
 
 def _reversed(node: exp.Expr, value: Value) -> Typed:
-    values = _list(_arguments(node, 1)[0], value, node)
+    values = _list(arguments(node, 1)[0], value, node)
     return values._replace(term=call("list:reverse", values.term))
 
 
 def _flat(node: exp.Expr, value: Value) -> Typed:
-    values = _list(_arguments(node, 1)[0], value, node)
+    values = _list(arguments(node, 1)[0], value, node)
     if _element(values).element is None:
         raise SqlError(f"flatten takes a list of lists, and this is {values.type}", node)
     return Typed(call("list:flat", values.term), _element(values), values.nullable)
@@ -233,7 +230,7 @@ def _flat(node: exp.Expr, value: Value) -> Typed:
 
 def _found(node: exp.Expr, value: Value) -> Typed:
     """list_contains(l, x) and list_position(l, x)."""
-    given = _arguments(node, 2)
+    given = arguments(node, 2)
     if (
         isinstance(given[0], exp.Array)
         and given[0].expressions
@@ -255,7 +252,7 @@ def _found(node: exp.Expr, value: Value) -> Typed:
 def _contains(values: Typed, sought: Typed, node: exp.Expr) -> Typed:
     term = call("list:contains", values.term, as_json(sought._replace(nullable=False), node))
     if sought.nullable:  # of no values at all, null is none
-        term = call("if", call("=", values.term, _text("")), Lit(False, "bool"), term)
+        term = call("if", call("=", values.term, text_of("")), Lit(False, "bool"), term)
     return Typed(term, BOOLEAN, values.nullable or sought.nullable)
 
 
@@ -269,8 +266,12 @@ def _among(found: Typed, sought: Typed) -> Typed:
 
 def _compared(node: exp.Expr, value: Value) -> Typed:
     """list_has_any(l, m) and list_has_all(l, m)."""
-    one, other = (_list(each, value, node) for each in _arguments(node, 2))
-    every = isinstance(node, exp.ArrayContainsAll) or node.name.lower().endswith("has_all")
+    one, other = (_list(each, value, node) for each in arguments(node, 2))
+    if isinstance(node, exp.ArrayContainedBy):
+        one, other = other, one
+    every = isinstance(
+        node, exp.ArrayContainsAll | exp.ArrayContainedBy
+    ) or node.name.lower().endswith("has_all")
     name = "list:all_in" if every else "list:any_in"
     return Typed(
         call(name, one.term, convert(other, one.type, node).term),
@@ -289,8 +290,9 @@ def together(node: exp.Expr, lists: list[Typed]) -> Typed:
 
 def _longer(node: exp.Expr, value: Value) -> Typed:
     """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is an empty list."""
-    given = _arguments(node, None if isinstance(node, exp.ArrayConcat) else 2)
-    if isinstance(node, exp.ArrayConcat):
+    is_whole = isinstance(node, exp.ArrayConcat) or node.name.lower() == "list_cat"
+    given = arguments(node, None if is_whole else 2)
+    if is_whole:
         return together(node, [_or_empty(one, value, node) for one in given])
     first = isinstance(node, exp.ArrayPrepend) or (
         isinstance(node, exp.Anonymous) and "prepend" in node.name.lower()
@@ -312,11 +314,57 @@ def _or_empty(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
     """Return a list, without values where it is null."""
     found = value(node)
     if found.type == NULL:
-        return Typed(_text(""), list_of(NULL), False)
+        return Typed(text_of(""), list_of(NULL), False)
     found = _as_list(found, where)
     if found.nullable:
-        return found._replace(term=call("coalesce", found.term, _text("")), nullable=False)
+        return found._replace(term=call("coalesce", found.term, text_of("")), nullable=False)
     return found
+
+
+def _chosen(node: exp.Expr, value: Value) -> Typed:
+    """list_distinct(l), list_intersect(l, m), list_where(l, which), list_select(l, places)."""
+    name = node.name.lower().partition("_")[2]
+    own, *others = [_list(each, value, node) for each in arguments(node, 1 + (name != "distinct"))]
+    if name == "distinct":
+        return own._replace(term=call("list:distinct", own.term))
+    (other,) = others
+    if name == "intersect":
+        type_ = common_type([own, other], node)
+        own, other = convert(own, type_, node), convert(other, type_, node)
+        in_other = call("coalesce", other.term, text_of(""))
+        return own._replace(term=call("list:intersect", own.term, in_other))
+    if name == "where" and _element(other) not in (BOOLEAN, NULL):
+        raise SqlError(f"{node.name} takes a list of BOOLEAN, and this is {other.type}", node)
+    places = other if name == "where" else convert(other, list_of(BIGINT), node)
+    term = call(f"list:{name}", own.term, places.term)
+    return Typed(term, own.type, own.nullable or other.nullable)
+
+
+def _resized(node: exp.Expr, value: Value) -> Typed:
+    """list_resize(l, n, x): the first n values, and x, or null, where l has fewer."""
+    given = arguments(node, 3)
+    values, length = _list(given[0], value, node), convert(value(given[1]), BIGINT, node)
+    more = Typed(text_of("null"), JSON, False)
+    if len(given) > 2:
+        more = more._replace(term=as_json(convert(value(given[2]), _element(values), node), node))
+    size = call("coalesce", length.term, _whole(0))
+    return values._replace(term=call("list:resize", values.term, size, more.term))
+
+
+def _zipped(node: exp.Expr, value: Value) -> Typed:
+    """list_zip(l, m, shortest): rows of the values at each place, also beyond the end of a list
+    unless it is to end with the shortest.
+    """
+    given = [value(each) for each in arguments(node)]
+    ends = given.pop().term if given[-1].type == BOOLEAN else Lit(False, "bool")
+    lists = [_as_list(each, node) for each in given]
+    texts = [
+        concat(text_of("["), call("coalesce", one.term, text_of("")), text_of("]")) for one in lists
+    ]
+    fields = tuple(("", _element(one)) for one in lists)
+    shortest = call("if", call("coalesce", ends, Lit(False, "bool")), _whole(1), _whole(0))
+    term = call("list:zip", joined(texts), shortest)
+    return Typed(term, list_of(SqlType("TUPLE", fields=fields)), False)
 
 
 def _texts(node: exp.Expr, value: Value) -> Typed:
@@ -327,7 +375,7 @@ def _texts(node: exp.Expr, value: Value) -> Typed:
 
 def _sliced(node: exp.Expr, value: Value) -> Typed:
     """list_slice(l, first, last, step), and list_extract(l, place)."""
-    given = _arguments(node, 4 if node.name.lower().endswith("_slice") else 2)
+    given = arguments(node, 4 if node.name.lower().endswith("_slice") else 2)
     values = value(given[0])
     if values.type.name == "MAP":
         return of_key(values, value(given[1]), node)
@@ -493,7 +541,7 @@ def _merged(node: exp.Expr, value: Value) -> Typed:
     type_ = common_type(given, node)
     maps = [convert(one, type_, node).term for one in given]
     absent = call("and", *(call("is_null", one) for one in maps))
-    held = [call("coalesce", map_, _text("")) for map_ in maps]
+    held = [call("coalesce", map_, text_of("")) for map_ in maps]
     term = call("if", absent, Lit(None, "string"), reduce(partial(call, "list:overlaid"), held))
     return Typed(term, type_, True)
 
@@ -522,24 +570,24 @@ def _listed_value(node: exp.Expr, value: Value) -> Typed:
     """element_at(m, k) and map_extract(m, k): a list of the value of a key, without values if
     there is no such key.
     """
-    pairs, key = (value(argument) for argument in _arguments(node)[:2])
+    pairs, key = (value(argument) for argument in arguments(node)[:2])
     if pairs.type.name != "MAP":
         raise SqlError(
             f"{node.name.lower()} takes a map, and this is {pairs.type}: write l[1]", node
         )
-    term = unless_null(pairs, call("coalesce", _at_key(pairs, key, node), _text("")), "string")
+    term = unless_null(pairs, call("coalesce", _at_key(pairs, key, node), text_of("")), "string")
     return Typed(term, list_of(pairs.type.fields[1][1]), pairs.nullable)
 
 
 def _columns(node: exp.Expr, value: Value) -> Typed:
     """map_keys(m) and map_values(m)."""
     place = 0 if isinstance(node, exp.MapKeys) else 1
-    return column_of(_pairs_of(_arguments(node, 1)[0], value, node), place)
+    return column_of(_pairs_of(arguments(node, 1)[0], value, node), place)
 
 
 def _has_key(node: exp.Expr, value: Value) -> Typed:
     """map_contains(m, k), and map_contains_value(m, x)."""
-    given = _arguments(node, 2)
+    given = arguments(node, 2)
     place = int(node.name.lower() == "map_contains_value")
     held = column_of(_pairs_of(given[0], value, node), place)
     return _contains(*_with_member(held, value(given[1]), node), node)
@@ -557,150 +605,31 @@ def _code(node: exp.Expr, value: Value) -> Typed:
     )
 
 
-# -- JSON
-
-
-_PATH = re.compile(r'\$(?:\.(?:"(?:[^"\\]|\\.)*"|[^."\[\]*]+)|\[-?\d+\])*')
-_STEPS = (exp.JSONPathRoot, exp.JSONPathKey, exp.JSONPathSubscript)
-_FROM_END = re.compile(r"\[#-(\d+)\]")
-
-
-def _path(node: exp.Expr) -> str:
-    """Return a path in JSON that is a constant, from the root `$` on. SqlError for others."""
-    if isinstance(node, exp.Literal):
-        text = node.name
-    elif isinstance(node, exp.JSONPath):
-        if not all(
-            isinstance(item, _STEPS) and not isinstance(item.this, exp.Expr)
-            for item in node.expressions
-        ):
-            raise SqlError(
-                "a path in JSON leads to one value: name it step by step, as in $.name[0]",
-                node.parent,
-            )
-        text = node.sql(dialect="duckdb").strip("'")
-    elif (
-        (literal := constant(node)) is not None
-        and isinstance(literal.term, Lit)
-        and isinstance(literal.term.value, int)
-    ):
-        text = f"$[{literal.term.value}]"
-    else:
-        raise SqlError("the path in JSON is a text that is written out", node)
-    if text.lstrip("-").isdigit() and not (isinstance(node, exp.Literal) and node.is_string):
-        return f"$[{text}]"
-    # a pointer, by which a number is the place in a list or the name in an object
-    if text.startswith("/"):
-        return text
-    if not text.startswith("$"):
-        return f'$."{text}"'
-    text = _FROM_END.sub(r"[-\1]", text)
-    if not _PATH.fullmatch(text):
-        raise SqlError(
-            f'{text}: a path in JSON is $ with .name, ."name", [place] or [#-place] after it', node
-        )
-    return text
-
-
-def _at(node: exp.Expr, value: Value) -> Typed:
-    """`text -> 'a'`, `text ->> '$.a'`, json_extract and the like: a value in JSON, null where
-    there is none.
-    """
-    inner, place = _arguments(node, 2)
-    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    as_text = isinstance(node, exp.JSONExtractScalar) or name in (
-        "json_extract_string",
-        "json_extract_path_text",
-    )
-    path = _path(place)
-    while isinstance(inner, exp.JSONExtract | exp.JSONExtractScalar) and not inner.expressions:
-        before = _path(inner.expression)
-        if "/" in (before[0], path[0]):  # pointers are followed one by one
-            break
-        inner, path = inner.this, before + path.removeprefix("$")
-    text = convert(value(inner), VARCHAR, node)
-    term = call("string:json" if as_text else "json:at", text.term, _text(path))
-    if name == "json_exists":
-        missing = call("is_null", call("try", term))
-        return Typed(unless_null(text, call("not", missing), "bool"), BOOLEAN, text.nullable)
-    return Typed(call("try", term), VARCHAR if as_text else JSON, True)
-
-
-_OF_JSON: dict[str, tuple[str, SqlType]] = {
-    "json_array_length": ("json:length", UBIGINT), "json_type": ("json:kind", VARCHAR),
-    "json_keys": ("json:keys", list_of(VARCHAR)), "json": ("json:at", JSON),
-}  # fmt: skip
-_NODES: dict[type[exp.Expr], str] = {
-    exp.JSONType: "json_type",
-    exp.JSONKeys: "json_keys",
-    exp.ParseJSON: "json",
-}
-
-
-def _about(node: exp.Expr, value: Value) -> Typed:
-    """json_type, json_keys and json_array_length, of a text or of the value at a path in it;
-    json and json_valid.
-    """
-    own = _NODES.get(type(node)) or node.name.lower()
-    given = _arguments(node, 1 if own in ("json", "json_valid") else 2)
-    text = convert(value(given[0]), VARCHAR, node)
-    if own == "json_valid":
-        return Typed(call("json:valid", text.term), BOOLEAN, text.nullable)
-    name, type_ = _OF_JSON[own]
-    if len(given) > 1 and isinstance(given[1], exp.Literal) and not given[1].is_string:
-        raise SqlError(f"{own} takes a path that is a text, as in '$[{given[1].name}]'", node)
-    path = _path(given[1]) if len(given) > 1 else "$"
-    term = call(name, text.term, _text(path))
-    return Typed(term if path == "$" else call("try", term), type_, text.nullable or path != "$")
-
-
-def _object(node: exp.Expr, value: Value) -> Typed:
-    """json_object('a', x) and json_array(x, y)."""
-    parts: list[Term] = []
-    for item in node.expressions:
-        if isinstance(item, exp.JSONKeyValue):
-            if (named := value(item.this)).type != VARCHAR:
-                raise SqlError(f"keys of JSON are texts, and this is {named.type}: CAST it", node)
-            key = as_json(named, node)
-            parts.append(concat(key, _text(":"), shown(value(item.expression), node, AS_JSON)))
-        else:
-            parts.append(shown(value(item), node, AS_JSON))
-    left, right = "{}" if isinstance(node, exp.JSONObject) else "[]"
-    return Typed(concat(_text(left), joined(parts), _text(right)), JSON, False)
-
-
-def _as_json(node: exp.Expr, value: Value) -> Typed:
-    operand = value(node.expressions[0])
-    term = shown(operand._replace(nullable=False), node, AS_JSON)
-    return Typed(unless_null(operand, term), JSON, operand.nullable)
-
-
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
     ((exp.Array,), _listed), ((exp.GenerateSeries,), _range),
     ((exp.Split, exp.RegexpSplit), _split), ((exp.RegexpExtractAll,), _matches),
     ((exp.ArrayMax, exp.ArrayMin), _fold), ((exp.ArraySort,), _sorted), ((exp.Flatten,), _flat),
-    ((exp.ArrayContains,), _found), ((exp.ArrayContainsAll, exp.ArrayOverlaps), _compared),
+    ((exp.ArrayContains,), _found),
+    ((exp.ArrayContainsAll, exp.ArrayContainedBy, exp.ArrayOverlaps), _compared),
     ((exp.ArrayConcat, exp.ArrayAppend, exp.ArrayPrepend), _longer), ((exp.ArrayToString,), _texts),
     ((exp.Struct,), _struct), ((exp.Dot, exp.StructExtract), _of_struct),
     ((exp.Map, exp.ToMap), _map), ((exp.MapKeys,), _columns), ((exp.MapFromEntries,), _of_entries),
-    ((exp.JSONExtract, exp.JSONExtractScalar), _at),
-    ((exp.JSONType, exp.JSONKeys, exp.ParseJSON), _about),
-    ((exp.JSONObject, exp.JSONArray), _object),
 ]  # fmt: skip
 _BY_WORDS = {
-    " ".join(FOLDS | ENDS): _fold, "json_array_length json_valid": _about,
+    " ".join(FOLDS | ENDS): _fold,
     "list_aggregate list_aggr array_aggregate array_aggr": _fold,
     "list_unique array_unique cardinality list_count": _counted,
     "list_reverse array_reverse": _reversed, "list_reverse_sort array_reverse_sort": _sorted,
     "list_position array_position list_indexof list_has array_has": _found,
     "list_has_any list_has_all array_has_any array_has_all": _compared,
-    "list_append list_prepend array_append array_prepend": _longer,
+    "list_distinct list_intersect list_where list_select array_distinct array_intersect array_where "
+    "array_select": _chosen,
+    "list_resize array_resize": _resized, "list_zip array_zip": _zipped,
+    "list_append list_prepend array_append array_prepend list_cat": _longer,
     "list_slice array_slice list_extract array_extract list_element map_extract_value "
     "struct_extract": _sliced,
     "element_at map_extract": _listed_value, "map_contains map_contains_value": _has_key,
     "map_values": _columns, "map_entries": _entries, "map_concat": _merged, "row": _row,
     "regexp_split_to_array str_split_regex": _split, "enum_code": _code,
-    "to_json json_quote": _as_json,
-    "json_extract_string json_extract_path_text json_extract_path json_extract json_exists": _at,
 }  # fmt: skip
 NAMED = {name: of for names, of in _BY_WORDS.items() for name in names.split()}

@@ -53,10 +53,6 @@ QUOTIENT = "quotient"  # the function as which `/` of PostgreSQL and SQLite is k
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
 INSTEAD = {  # of functions that people know, what to write
     "hash": "its numbers are DuckDB's own; take md5(x) or sha256(x)",
-    "list_distinct": "its order is DuckDB's own; write (SELECT list(DISTINCT x ORDER BY x) FROM "
-    "unnest(l) u(x))",
-    "list_zip": "write (SELECT list({'a': x, 'b': m[n]} ORDER BY n) FROM unnest(l) WITH ORDINALITY "
-    "u(x, n))",
     "round_even": "write bround(x, n) in dialect 'spark'",
     "to_base": "write to_hex(x), or bin(x)",
 }

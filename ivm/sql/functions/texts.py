@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ivm.sql.conversions import call, concat, convert, unless_null
 from ivm.sql.errors import SqlError, written
-from ivm.sql.functions import lists
+from ivm.sql.functions import json, lists
 from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
@@ -523,9 +523,9 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.ConcatWs,), _joined), ((exp.DPipe, exp.Concat), _concatenated), ((exp.Pad,), _padded),
     ((exp.StrPosition,), _position), ((exp.Like, exp.ILike), _like), ((exp.Hex,), _digits),
     ((exp.BitLength,), _size), ((exp.Overlay,), _overlaid), ((exp.ToBase64,), _based),
-    *lists.FAMILIES,
+    *lists.FAMILIES, *json.FAMILIES,
 ]  # fmt: skip
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(("to_hex", "bin", "to_binary"), _digits), **lists.NAMED, "ord": _code,
+    **dict.fromkeys(("to_hex", "bin", "to_binary"), _digits), **lists.NAMED, **json.NAMED, "ord": _code,
     "octet_length": _size, "printf": _formatted,
 }  # fmt: skip

@@ -33,13 +33,15 @@ def leave_out(node: exp.Table | exp.Column, dialect: str) -> None:
             node.set("catalog", None)
 
 
-def refuse_others(statement: exp.Expr, dialect: str) -> None:
-    """Raise SqlError if a statement names a table of any other schema, or edits the system's."""
-    if str(statement.args.get("kind")).upper() == "SCHEMA":
-        return
-    for table in statement.find_all(exp.Table):
+def of_one_schema(statements: list[exp.Expr], dialect: str) -> list[exp.Expr]:
+    """Return statements.  Raises SqlError if one names a table of any other schema, or edits the
+    system's.
+    """
+    named = [one for one in statements if str(one.args.get("kind")).upper() != "SCHEMA"]
+    for table in [table for one in named for table in one.find_all(exp.Table)]:
         is_read = table.find_ancestor(exp.From, exp.Join) is not None
         if table.catalog or (table.db and (table.db.lower() not in SYSTEM or not is_read)):
             said = ".".join(part.name for part in table.parts if part.name)
             remedy = f"write {table.name}" if table.name else "tables are named without it"
             raise SqlError(f"{said}: there is one schema, {schema_of(dialect)}: {remedy}", table)
+    return statements

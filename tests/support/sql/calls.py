@@ -170,6 +170,13 @@ FORMS: dict[str, list[str]] = {
     "list_position": ["list_position([3, 1, NULL], {count})", "array_position([1, 2], {count})"],
     "list_has_any": ["list_has_any({list}, {list})"],
     "list_has_all": ["list_has_all({list}, {list})"],
+    "list_distinct": ["list_sort(list_distinct({list}))", "list_sort(array_distinct([1, {count}, 1]))"],
+    "list_intersect": ["list_sort(list_intersect({list}, {list}))", "array_intersect({list}, [1])"],
+    "list_where": ["list_where({list}, [true, false, true])", "array_where({list}, [{count} > 1])"],
+    "list_select": ["list_select({list}, [2, {count}])", "array_select({list}, [1])"],
+    "list_resize": ["list_resize({list}, {count})", "array_resize({list}, 3, {count})"],
+    "list_zip": ["list_zip({list}, {list})", "array_zip({list}, [1, 2], true)"],
+    "list_cat": ["list_cat({list}, {list})"],
     "list_append": ["list_append([1, 2], {count})"],
     "list_prepend": ["list_prepend({count}, [1, 2])"],
     "list_concat": ["list_concat({list}, {list})", "{list} || {list}", "array_cat({list}, {list})"],
@@ -284,7 +291,7 @@ CASTS = [
     for type_ in types
 ]
 ELSEWHERE = {  # names of the parser, and functions of another dialect
-    "array", "array_contains_all", "array_join", "array_max", "array_min", "array_overlaps",
+    "array", "array_contained_by", "array_contains_all", "array_join", "array_max", "array_min", "array_overlaps",
     "array_size",
     "bitwise_count", "char", "collate", "date_bin", "date_from_parts", "datefromparts",
     "day_of_month",
