@@ -182,10 +182,8 @@ def may_be_null(literals: ir.Disjunct, known: Known, outer: Nulls | None = None)
                     nulls[term.name] = (
                         nulls.get(term.name, True) and place in known[literal.predicate].nullable
                     )
-    values = {
-        x.left for x in literals if isinstance(x, ir.Compare) and x.op == "!=" and tests_null(x)
-    }
-    nulls |= {v.name: False for v in values if isinstance(v, ir.Var) and v.name in nulls}
+    values = _values(literals)
+    nulls |= {v.name: False for v in values if v.name in nulls}
     for _, target, source in _definitions(literals, {*nulls}):
         nulls[target.name] = target not in values and is_nullable(source, nulls)
     return nulls
@@ -194,6 +192,22 @@ def may_be_null(literals: ir.Disjunct, known: Known, outer: Nulls | None = None)
 def names_of_nulls(literals: ir.Disjunct, known: Known) -> frozenset[str]:
     """Return the variables of a conjunction that may be null."""
     return frozenset(name for name, null in may_be_null(literals, known).items() if null)
+
+
+def names_of_null_words(literals: ir.Disjunct, known: Known) -> frozenset[str]:
+    """Return the variables that may be null where an atom of a conjunction is read, before the
+    others are joined, in whose columns they may not be.
+    """
+    atoms = [literal for literal in literals if isinstance(literal, ir.Atom)]
+    read = {v.name for a in atoms for place in known[a.predicate].nullable
+            if isinstance(v := a.terms[place], ir.Var)}  # fmt: skip
+    return frozenset(read - {v.name for v in _values(literals)}) | names_of_nulls(literals, known)
+
+
+def _values(literals: ir.Disjunct) -> set[ir.Var]:
+    """Return the variables of which a conjunction says that they are not null."""
+    tests = (x for x in literals if isinstance(x, ir.Compare) and x.op == "!=" and tests_null(x))
+    return {x.left for x in tests if isinstance(x.left, ir.Var)}
 
 
 def nullable_places(

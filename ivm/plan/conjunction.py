@@ -33,7 +33,7 @@ from ivm.lang.ir import (
     atoms,
     variables,
 )
-from ivm.lang.nulls import names_of_nulls, tests_null
+from ivm.lang.nulls import names_of_null_words, names_of_nulls, tests_null
 from ivm.plan.linear import Linear, linear, pinned
 from ivm.plan.plan import Bound, Distinct, Index, Link, Plan, Read, Scan, Trie, permuted
 from ivm.terms.conditions import SAME, Choice, Filter, is_sure
@@ -95,6 +95,7 @@ class Conjunction:
         self.links: list[tuple[Filter, Link]] = []
         self._fresh = 0
         self.nulls = names_of_nulls(disjunct, predicates)
+        self._null_words = names_of_null_words(disjunct, predicates)
         # The text alone decides which variables are keys. Atoms add fresh ones, for constants and
         # repeated variables; after that it is known which variables atoms enumerate, and so which
         # comparisons the join can seek by.
@@ -352,7 +353,7 @@ class Conjunction:
         )
         return Plan(
             tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters),
-            cost, considered, nulls=self.nulls, links=tuple(self.links),
+            cost, considered, nulls=self._null_words, links=tuple(self.links),
         )  # fmt: skip
 
     def _check_width(self, tries: Iterable[Trie]) -> None:
@@ -538,6 +539,7 @@ class ChoiceConjunction(ScanConjunction):
             rule, (*self._common, *chain(*self._options)), predicates, stored_keys, encode
         )
         self.nulls = names_of_nulls(self._common, predicates)
+        self._null_words = names_of_null_words(self._common, predicates)
 
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
         super()._add_comparisons([x for x in comparisons if x in self._common])

@@ -56,6 +56,14 @@ FORMS = {
         "SELECT p, max(id) AS id FROM t GROUP BY p HAVING id > 2",
         "SELECT p, count(v) AS v FROM t GROUP BY p ORDER BY v DESC, p LIMIT 1",
     ],
+    "functions of texts that are null in one table, and are not in what is joined": [
+        f"SELECT q.k FROM (SELECT id, coalesce(p, p) AS k, {text} AS s FROM t WHERE {sure}) AS q "
+        f"WHERE NOT EXISTS (SELECT 1 FROM a WHERE a.k = q.{name}) AND q.s {test}"
+        for text in ("substr(s, 1, 2)", "upper(s)")
+        for sure in ("CAST(p AS DOUBLE) IS NOT NULL", "id > 0")
+        for name in ("k", "id")
+        for test in ("LIKE '%,%'", "IN ('', 'C', 'Q,')", "> 'B'")
+    ],
     "decimals of several numbers of digits in one column": [
         "SELECT k, d FROM b UNION ALL SELECT k, d FROM a",
         "SELECT k, d FROM a UNION ALL SELECT k, CAST(0 AS NUMERIC(7,2)) FROM b",
