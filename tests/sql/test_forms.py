@@ -19,6 +19,8 @@ TABLES = [
     "DOUBLE)",
     "CREATE TABLE a (k INTEGER, d DECIMAL(12,2))",
     "CREATE TABLE b (k INTEGER, d DECIMAL(7,2))",
+    "CREATE TABLE c (p INTEGER, s VARCHAR)",
+    "INSERT INTO c VALUES (1, 'a'), (2, NULL), (3, 'ca'), (4, 'q,')",
     "INSERT INTO t VALUES (1, NULL, 1.5, 'a,b', 1, 2), (2, 1, 2.5, 'c', 2, 5), (3, 2, NULL, '', 3, "
     "4), "
     "(4, 1, 4, NULL, NULL, 1), (5, 2, NULL, ',z', 5, 9)",
@@ -57,11 +59,11 @@ FORMS = {
         "SELECT p, count(v) AS v FROM t GROUP BY p ORDER BY v DESC, p LIMIT 1",
     ],
     "functions of texts that are null in one table, and are not in what is joined": [
-        f"SELECT q.k FROM (SELECT id, coalesce(p, p) AS k, {text} AS s FROM t WHERE {sure}) AS q "
-        f"WHERE NOT EXISTS (SELECT 1 FROM a WHERE a.k = q.{name}) AND q.s {test}"
+        f"SELECT q.k FROM (SELECT coalesce(p, p) AS k, {text} AS s FROM c WHERE {sure}) AS q "
+        f"WHERE NOT EXISTS (SELECT 1 FROM {other}) AND q.s {test}"
         for text in ("substr(s, 1, 2)", "upper(s)")
-        for sure in ("CAST(p AS DOUBLE) IS NOT NULL", "id > 0")
-        for name in ("k", "id")
+        for sure in ("CAST(p AS DOUBLE) IS NOT NULL", "p > 0")
+        for other in ("a WHERE a.k = q.k", "t WHERE id = q.k + 5")
         for test in ("LIKE '%,%'", "IN ('', 'C', 'Q,')", "> 'B'")
     ],
     "decimals of several numbers of digits in one column": [
