@@ -222,13 +222,12 @@ def _round(x: Operands) -> Result:
             found[i] = float(_quantized(Decimal(float(value[i])), int(places[i])))
         return float_words(np.where(np.isfinite(found), found, value)), x.none()
     place = int(places[0]) if x.n else 0
-    less = (digits or 0) - max(0, min(place, digits or 0))
+    less = (digits or 0) - min(place, digits or 0)
     words = _rounded_words(x.words[0], less) if less else x.words[0]
     if place < 0:
-        whole = _rounded_words(words, -place)
         unit, most = 10 ** min(-place, DIGITS_MAX), word_range(x.gives)[1]
-        fails = np.abs(whole) > most // unit
-        return np.where(fails, 0, whole) * unit, fails
+        fails = np.abs(words) > most // unit
+        return np.where(fails, 0, words) * unit, fails
     return words, x.none()
 
 

@@ -89,6 +89,8 @@ CASES = [
     ("ratio[f, 0]", float("inf"), float("-inf")),
     ("ratio[f, 2]", 1.25, -1.25),
     ("round[a, -1]", 0, 10),
+    ("round[d + 3.2, -1]", Decimal(0), Decimal(0)),  # of 4.75, which is 5 without tenths
+    ("round[d * 300, -3]", Decimal(0), Decimal(0)),
     ("round[a, -25]", 0, 0),
     ("power[a, 3]", -8, 343),
     ("power[abs[a], 0.5e0]", 2**0.5, 7**0.5),
