@@ -65,6 +65,10 @@ def test_each_function_is_in_the_table() -> None:
     assert missing <= ELSEWHERE
 
 
+NULLS = [  # which have the type of the null that is one of a type
+    "CAST(NULL AS {}) + {}", "{} * CAST(NULL AS {})", "coalesce(CAST(NULL AS {}), {})", "[CAST(NULL AS {}), {}]",
+    "coalesce(CAST(NULL AS {}), CAST(NULL AS {}))", "nullif({}, CAST(NULL AS {}))",
+]  # fmt: skip
 NUMBERS = ["TINYINT", "INTEGER", "BIGINT", "UINTEGER", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)",
     "DECIMAL(18,3)",
            "DECIMAL(18,0)", "DECIMAL(9,9)", "DECIMAL(25,3)", "DECIMAL(38,10)"]  # fmt: skip
@@ -91,9 +95,15 @@ def test_operations_have_duckdbs_types(tmp_path: Path) -> None:
         forms = [(form, pair) for form in TYPED for pair in pairs] + [
             (form, (n,)) for form in SINGLE for n in range(len(NUMBERS))
         ]
+        forms += [(form, pair) for form in NULLS for pair in pairs]
         wrong = []
         for form, places in forms:
-            query = f"DESCRIBE SELECT {form.format(*(f'c{n}' for n in places))} AS v FROM t"
+            value = re.sub(
+                r"AS c(\d+)",
+                lambda match: f"AS {NUMBERS[int(match[1])]}",
+                form.format(*(f"c{n}" for n in places)),
+            )
+            query = f"DESCRIBE SELECT {value} AS v FROM t"
             try:
                 expected = duck.execute(query).fetchall()[0][1]
             except Exception:  # which DuckDB refuses

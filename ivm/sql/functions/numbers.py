@@ -105,10 +105,17 @@ def _even(number: Term) -> Term:
     )
 
 
+def _remainder(number: Term, by: Term) -> Term:
+    """Return the remainder that has the sign of the number that divides."""
+    rest = call("fmod", number, by)
+    apart = call("<", call("*", call("sign", rest), call("sign", by)), Lit(0, "int64"))
+    return call("if", apart, call("+", rest, by), rest)
+
+
 _OF_FLOATS: dict[str, Callable[..., Term]] = {
     "cot": lambda x: call("ratio", Lit(1.0, "float64"), call("tan", x)),
     "fdiv": lambda x, y: call("floor", call("float:ratio", x, y)),
-    "fmod": lambda x, y: call("-", x, call("*", y, call("floor", call("float:ratio", x, y)))),
+    "fmod": _remainder,
     "even": _even,
 }
 

@@ -23,7 +23,7 @@ from ivm.sql.conversions import (
 from ivm.sql.errors import SqlError, written
 from ivm.sql.functions import dialects, numbers, rows, texts, times
 from ivm.sql.literals import NoValueError, sql_type
-from ivm.sql.terms import Call, Lit, Term, Typed
+from ivm.sql.terms import Call, Lit, Term, Typed, Var
 from ivm.sql.types import (
     BIGINT,
     BITS,
@@ -143,9 +143,17 @@ def names() -> list[str]:
 def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     operation = "+" if isinstance(node, exp.Add) else "-" if isinstance(node, exp.Sub) else "*"
     left, right = value(node.this), value(node.expression)
-    nullable = left.nullable or right.nullable
-    if is_null_constant(left) or is_null_constant(right):
+    if not (is_null_constant(left) or is_null_constant(right)):
+        return _computed(operation, left, right, node)
+    if not (left.type.is_number and right.type.is_number):
         return _null_beside(left, right)
+    other = (one._replace(term=Var("x")) if is_null_constant(one) else one for one in (left, right))
+    type_ = _computed(operation, *other, node).type
+    return Typed(Lit(None, type_.store), type_, True)
+
+
+def _computed(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    nullable = left.nullable or right.nullable
     if operation == "*" and INTERVAL in (left.type, right.type):
         return times.multiplied(left, right, node)
     if operation != "*" and {left.type, right.type} & {INTERVAL, DATE, TIMESTAMP, TIMESTAMPTZ}:
@@ -322,6 +330,8 @@ def _minus(node: exp.Expr, value: Value) -> Typed:
     inner = value(node.this)
     if inner.type == INTERVAL:
         return times.multiplied(inner, Typed(Lit(-1, "int64"), INTEGER, False), node)
+    if inner.type == NULL:
+        return inner
     if not inner.type.is_number:
         raise SqlError(f"`-` takes a number, and this is {inner.type}", node)
     if inner.type.is_integer:
@@ -381,13 +391,11 @@ def _chosen(branches: Sequence[tuple[Term, Term]], last: Term) -> Term:
 
 
 def _coalesce(node: exp.Expr, value: Value) -> Typed:
-    values = [
-        one for one in map(value, (node.this, *node.expressions)) if not is_null_constant(one)
-    ]
-    if not values:
-        return Typed(Lit(None, "int64"), NULL, True)
+    values = [value(one) for one in (node.this, *node.expressions)]
     type_ = common_type(values, node)
-    values = [convert(one, type_, node) for one in values]
+    values = [convert(one, type_, node) for one in values if not is_null_constant(one)]
+    if not values:
+        return Typed(Lit(None, type_.store), type_, True)
     kept = []
     for one in values:
         kept.append(one)
@@ -413,7 +421,7 @@ def _extreme(node: exp.Expr, value: Value) -> Typed:
     type_ = common_type(values, node)
     values = [convert(one, type_, node) for one in values if not is_null_constant(one)]
     if not values:
-        return Typed(Lit(None, "int64"), NULL, True)
+        return Typed(Lit(None, type_.store), type_, True)
     operation = ">" if name == "greatest" else "<"
     found = values[0]
     for one in values[1:]:
