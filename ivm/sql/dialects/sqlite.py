@@ -288,9 +288,11 @@ def _trimmed(node: exp.Trim) -> exp.Expr | None:
 
 
 def _remainder(node: exp.Mod) -> exp.Expr:
-    """`%` of whole numbers, as which it takes others, too; null by 0."""
+    """`%` of whole numbers, as which it takes others, too, and gives a REAL then; null by 0."""
     left, right = (f"sqlite_cast(:{arg}, 'BIGINT')" for arg in "ab")
-    text = f"CASE WHEN {right} <> 0 THEN {left} % {right} END"
+    rest = f"CASE WHEN {right} <> 0 THEN {left} % {right} END"
+    real = f"CAST({rest} AS DOUBLE)"
+    text = f"by_type(:a, 'float decimal', {real}, by_type(:b, 'float decimal', {real}, {rest}))"
     return duckdb(text, {"a": node.this, "b": node.expression})
 
 

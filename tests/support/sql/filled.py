@@ -58,8 +58,9 @@ FORMS = {
 }  # fmt: skip
 LITERALS = {
     "i": ["3", "-2", "0", "NULL::INTEGER"], "m": ["1.25", "-14.75", "NULL::DECIMAL(8,2)"],
-    "f": ["2.5e0", "NULL::DOUBLE"], "s": ["'b'", "'1,a'", "NULL::VARCHAR"], "d": ["DATE '2020-02-29'"], "t": ["TIMESTAMP '2021-03-31 10:20:30'"],
-    "b": ["true", "false"], "l": ["[2, NULL, 1, 2]"], "k": ["1", "2", "3", "5"],
+    "f": ["2.5e0", "NULL::DOUBLE"], "s": ["'b'", "'1,a'", "NULL::VARCHAR"], "d": ["DATE '2020-02-29'"],
+    "t": ["TIMESTAMP '2021-03-31 10:20:30'"], "b": ["true", "false"], "l": ["[2, NULL, 1, 2]"],
+    "k": ["1", "2", "3", "5"],
 }  # fmt: skip
 
 
