@@ -21,6 +21,7 @@ from ivm.sql.dialects.spark_queries import (
     KINDS,
     counted_or_null,
     grouping_column,
+    grouping_id,
     groups,
     rows_of_calls,
 )
@@ -36,7 +37,7 @@ now current_date curdate current_timestamp localtimestamp current_time localtime
     bool_and bool_or bit_and bit_or bit_xor median approx_count_distinct any_value mode
     regr_count regr_avgx regr_avgy regr_intercept regr_r2 regr_sxx regr_sxy regr_syy
     row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value
-    map_from_entries map_keys map_values flatten grouping grouping_id
+    map_from_entries map_keys map_values flatten grouping
 """
 _M2 = "(avg(CAST(:x AS DOUBLE) * :x) - avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)))"
 _M3 = (
@@ -274,6 +275,7 @@ CALLS: dict[str, Meaning] = {
     **{f"{name}(x, y)": f"nullif({name}(:x, :y), CAST('nan' AS DOUBLE))"
        for name in ("corr", "regr_slope")},
     "count_if(c)": "count(CASE WHEN :c THEN 1 END)", "std(x)": "stddev(:x)",
+    "grouping_id()": grouping_id, "grouping_id(*x)": grouping_id,
     "every(x)": "bool_and(:x)", "some|any(x)": "bool_or(:x)",
     "skewness(x)": f"{_M3} / nullif({_M2} * sqrt(greatest({_M2}, 0)), 0)",
     "kurtosis(x)": "kurtosis_pop(:x)",

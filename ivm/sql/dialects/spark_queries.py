@@ -123,6 +123,15 @@ def groups(node: exp.Group) -> None:
         node.set("expressions", given)
 
 
+def grouping_id(node: exp.Anonymous) -> exp.Expr:
+    """grouping_id() of several sets of groups."""
+    select = node.find_ancestor(exp.Select)
+    group = select and select.args.get("group")
+    if not group or group.find(exp.GroupingSets, exp.Rollup, exp.Cube) is None:
+        raise SqlError("grouping_id is of GROUPING SETS, ROLLUP and CUBE: leave it out", node)
+    return exp.GroupingId(expressions=node.expressions)
+
+
 def grouping_column(node: exp.Column) -> exp.Expr | None:
     """grouping__id, a number of the set of groups."""
     return exp.GroupingId() if node.name.lower() == "grouping__id" and not node.table else None
