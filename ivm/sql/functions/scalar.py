@@ -147,8 +147,10 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         return _computed(operation, left, right, node)
     if not (left.type.is_number and right.type.is_number):
         return _null_beside(left, right)
-    other = (one._replace(term=Var("x")) if is_null_constant(one) else one for one in (left, right))
-    type_ = _computed(operation, *other, node).type
+    first, second = (
+        one._replace(term=Var("x")) if is_null_constant(one) else one for one in (left, right)
+    )
+    type_ = _computed(operation, first, second, node).type
     return Typed(Lit(None, type_.store), type_, True)
 
 
