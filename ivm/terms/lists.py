@@ -210,33 +210,37 @@ def _all_in(values: str, others: str, whole: bool) -> bool:
 
 def _distinct(text: str) -> str:
     """Return the values that are not null, each where it is first."""
-    return ",".join(dict.fromkeys(shown_json(one) for one in values_of(text) if one is not None))
+    return ",".join(
+        dict.fromkeys(shown_json(value) for value in values_of(text) if value is not None)
+    )
 
 
 def _intersect(text: str, others: str) -> str:
-    held = {shown_json(one) for one in values_of(others)}
-    return _distinct(_list([one for one in values_of(text) if shown_json(one) in held]))
+    held = {shown_json(value) for value in values_of(others)}
+    return _distinct(_list([value for value in values_of(text) if shown_json(value) in held]))
 
 
 def _where(text: str, mask: str) -> str:
     """Return the values where a list of as many truth values says so, null beyond the last."""
-    own, wanted = values_of(text), values_of(mask)
-    if None in wanted:
+    values, chosen = values_of(text), values_of(mask)
+    if None in chosen:
         no_value()
-    return _list([own[n] if n < len(own) else None for n, one in enumerate(wanted) if one])
+    return _list(
+        [values[n] if n < len(values) else None for n, value in enumerate(chosen) if value]
+    )
 
 
 def _select(text: str, places: str) -> str:
     """Return the values at places from 1; null beyond both ends."""
-    own = values_of(text)
-    return _list([own[n - 1] if 1 <= n <= len(own) else None for n in values_of(places)])
+    values = values_of(text)
+    return _list([values[n - 1] if 1 <= n <= len(values) else None for n in values_of(places)])
 
 
 def _resized(text: str, size: int, more: str) -> str:
-    own = values_of(text)
+    values = values_of(text)
     if not 0 <= size <= 1_000_000:
         no_value()
-    return _list(own[:size] + [json.loads(more, strict=False)] * (size - len(own)))
+    return _list(values[:size] + [json.loads(more, strict=False)] * (size - len(values)))
 
 
 def _zipped(lists: str, shortest: int) -> str:

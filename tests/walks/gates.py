@@ -195,7 +195,7 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
         Gate("variables named one, found, own or wanted", vague_names(), 800),
         Gate("lines over 100 columns, per cent", long, 0.5, 14),
         Gate("average length of a line", average, 45, 56),
-        Gate("lines of the product", lines, 95_000, 133_220),
+        Gate("lines of the product", lines, 95_000, 133_540),
     ]
     for name, (limits, held) in WALKS.items():
         for what, value, most, at in zip(
@@ -207,6 +207,6 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
 
 ROOMS = {"ivm.wide": None, "ivm.terms.evaluator": None, "ivm.join.join": None}
 WALKS: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
-    "a query of SQL to its rows": ((70, 700, 5), (122, 1102, 5)),
-    "the same query as a rule": ((60, 450, 3), (93, 620, 3)),
+    "a query of SQL to its rows": ((70, 700, 5), (123, 1108, 5)),
+    "the same query as a rule": ((60, 450, 3), (93, 623, 3)),
 }

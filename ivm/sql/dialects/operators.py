@@ -28,7 +28,7 @@ def cast_as(prefix: str, node: exp.Cast) -> exp.Expr:
 
 def refuse_padded(node: exp.Expr, type_: exp.Expr | None) -> None:
     """Raise SqlError if a type is CHAR(n), or has it within."""
-    if type_ is not None and any(one.this in PADDED for one in type_.walk()):
+    if type_ is not None and any(part.this in PADDED for part in type_.walk()):
         raise SqlError(
             "CHAR(n) fills texts with blanks that comparisons overlook and LIKE does not: write "
             "varchar(n), or rpad(x, n)",

@@ -177,8 +177,8 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
     source_text.remember(nodes, text)
     if dialect in ("duckdb", "postgres"):
         regroup([*reversed(nodes)])
-    for one in nodes:
-        _change(one, node, dialect)
+    for part in nodes:
+        _change(part, node, dialect)
     regroup_maps(nodes)
     if isinstance(node, exp.Command):
         _parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
@@ -186,23 +186,27 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
     return node if dialect == "duckdb" else translated(node, TABLES[dialect])
 
 
-def _change(one: exp.Expr, statement: exp.Expr, dialect: str) -> None:
+def _change(part: exp.Expr, statement: exp.Expr, dialect: str) -> None:
     """Make a node what the translation reads, and note what the parser would lose."""
-    if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
-        one.meta[SHIFTED] = _is_shifted(one)
+    if isinstance(part, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
+        part.meta[SHIFTED] = _is_shifted(part)
     # of a list
-    if isinstance(one, exp.Anonymous) and one.name.upper() == "ALL" and len(one.expressions) == 1:
-        one.replace(exp.All(this=exp.paren(one.expressions[0])))
-    elif isinstance(one, exp.Lambda) and (path := path_of(one)) is not None:
-        one.replace(path)
-    elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
+    if (
+        isinstance(part, exp.Anonymous)
+        and part.name.upper() == "ALL"
+        and len(part.expressions) == 1
+    ):
+        part.replace(exp.All(this=exp.paren(part.expressions[0])))
+    elif isinstance(part, exp.Lambda) and (path := path_of(part)) is not None:
+        part.replace(path)
+    elif isinstance(part, exp.DataType) and part.this == exp.DataType.Type.USERDEFINED:
         statement.meta[NAMED_TYPES] = True
-    elif isinstance(one, exp.Table | exp.Column) and one.args.get("db"):
-        schemas.leave_out(one, dialect)
-    elif dialect != "duckdb" and isinstance(one, exp.SetOperation):
-        one.meta[ADAPTS] = True
-    if dialect == "postgres" and isinstance(one, exp.Table | exp.Unnest):
-        postgres.name_column(one)
+    elif isinstance(part, exp.Table | exp.Column) and part.args.get("db"):
+        schemas.leave_out(part, dialect)
+    elif dialect != "duckdb" and isinstance(part, exp.SetOperation):
+        part.meta[ADAPTS] = True
+    if dialect == "postgres" and isinstance(part, exp.Table | exp.Unnest):
+        postgres.name_column(part)
 
 
 def command_text(node: exp.Command) -> str:

@@ -324,20 +324,20 @@ def _or_empty(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
 def _chosen(node: exp.Expr, value: Value) -> Typed:
     """list_distinct(l), list_intersect(l, m), list_where(l, which), list_select(l, places)."""
     name = node.name.lower().partition("_")[2]
-    own, *others = [_list(each, value, node) for each in arguments(node, 1 + (name != "distinct"))]
+    first, *rest = [_list(each, value, node) for each in arguments(node, 1 + (name != "distinct"))]
     if name == "distinct":
-        return own._replace(term=call("list:distinct", own.term))
-    (other,) = others
+        return first._replace(term=call("list:distinct", first.term))
+    (second,) = rest
     if name == "intersect":
-        type_ = common_type([own, other], node)
-        own, other = convert(own, type_, node), convert(other, type_, node)
-        in_other = call("coalesce", other.term, text_of(""))
-        return own._replace(term=call("list:intersect", own.term, in_other))
-    if name == "where" and _element(other) not in (BOOLEAN, NULL):
-        raise SqlError(f"{node.name} takes a list of BOOLEAN, and this is {other.type}", node)
-    places = other if name == "where" else convert(other, list_of(BIGINT), node)
-    term = call(f"list:{name}", own.term, places.term)
-    return Typed(term, own.type, own.nullable or other.nullable)
+        type_ = common_type([first, second], node)
+        first, second = convert(first, type_, node), convert(second, type_, node)
+        in_other = call("coalesce", second.term, text_of(""))
+        return first._replace(term=call("list:intersect", first.term, in_other))
+    if name == "where" and _element(second) not in (BOOLEAN, NULL):
+        raise SqlError(f"{node.name} takes a list of BOOLEAN, and this is {second.type}", node)
+    places = second if name == "where" else convert(second, list_of(BIGINT), node)
+    term = call(f"list:{name}", first.term, places.term)
+    return Typed(term, first.type, first.nullable or second.nullable)
 
 
 def _resized(node: exp.Expr, value: Value) -> Typed:
@@ -359,9 +359,10 @@ def _zipped(node: exp.Expr, value: Value) -> Typed:
     ends = given.pop().term if given[-1].type == BOOLEAN else Lit(False, "bool")
     lists = [_as_list(each, node) for each in given]
     texts = [
-        concat(text_of("["), call("coalesce", one.term, text_of("")), text_of("]")) for one in lists
+        concat(text_of("["), call("coalesce", list_.term, text_of("")), text_of("]"))
+        for list_ in lists
     ]
-    fields = tuple(("", _element(one)) for one in lists)
+    fields = tuple(("", _element(list_)) for list_ in lists)
     shortest = call("if", call("coalesce", ends, Lit(False, "bool")), _whole(1), _whole(0))
     term = call("list:zip", joined(texts), shortest)
     return Typed(term, list_of(SqlType("TUPLE", fields=fields)), False)

@@ -148,7 +148,7 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     if not (left.type.is_number and right.type.is_number):
         return _null_beside(left, right)
     first, second = (
-        one._replace(term=Var("x")) if is_null_constant(one) else one for one in (left, right)
+        side._replace(term=Var("x")) if is_null_constant(side) else side for side in (left, right)
     )
     type_ = _computed(operation, first, second, node).type
     return Typed(Lit(None, type_.store), type_, True)
@@ -393,20 +393,20 @@ def _chosen(branches: Sequence[tuple[Term, Term]], last: Term) -> Term:
 
 
 def _coalesce(node: exp.Expr, value: Value) -> Typed:
-    values = [value(one) for one in (node.this, *node.expressions)]
+    values = [value(part) for part in (node.this, *node.expressions)]
     type_ = common_type(values, node)
-    values = [convert(one, type_, node) for one in values if not is_null_constant(one)]
+    values = [convert(part, type_, node) for part in values if not is_null_constant(part)]
     if not values:
         return Typed(Lit(None, type_.store), type_, True)
     kept = []
-    for one in values:
-        kept.append(one)
-        if not one.nullable:
+    for part in values:
+        kept.append(part)
+        if not part.nullable:
             break
     if len(kept) == 1:
         return kept[0]
     return Typed(
-        call("coalesce", *(one.term for one in kept)), type_, all(one.nullable for one in kept)
+        call("coalesce", *(part.term for part in kept)), type_, all(part.nullable for part in kept)
     )
 
 

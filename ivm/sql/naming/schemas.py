@@ -37,8 +37,8 @@ def of_one_schema(statements: list[exp.Expr], dialect: str) -> list[exp.Expr]:
     """Return statements.  Raises SqlError if one names a table of any other schema, or edits the
     system's.
     """
-    named = [one for one in statements if str(one.args.get("kind")).upper() != "SCHEMA"]
-    for table in [table for one in named for table in one.find_all(exp.Table)]:
+    named = [node for node in statements if str(node.args.get("kind")).upper() != "SCHEMA"]
+    for table in [table for node in named for table in node.find_all(exp.Table)]:
         is_read = table.find_ancestor(exp.From, exp.Join) is not None
         if table.catalog or (table.db and (table.db.lower() not in SYSTEM or not is_read)):
             said = ".".join(part.name for part in table.parts if part.name)

@@ -70,7 +70,8 @@ def shop(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("statement", STATEMENTS.strip().splitlines())
 @pytest.mark.parametrize("before", ["main.", "public.", "ivm.", 'ivm."Main".'])
-def test_the_one_schema_is_that_of_the_name_alone(statement, before):
+def test_the_one_schema_is_that_of_the_name_alone(statement, before, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where COPY writes
     said = []
     for text in (named(statement, ""), named(statement, before)):
         with ivm.open(":memory:") as workspace:
