@@ -283,11 +283,12 @@ class Expressions:
     # -- conditions
 
     def require(self, node: exp.Expr) -> None:
-        """Let the body hold only where a condition is true; equal columns become one variable."""
+        """Let the body hold only where a condition is true; equal columns, and values of
+        subqueries, become one variable.
+        """
         for test in conjuncts(node):
-            if isinstance(test, exp.EQ) and self._unified(test):
-                continue
-            for literal in self.condition(test):
+            found = self._unified(test) if isinstance(test, exp.EQ) else None
+            for literal in self.condition(test) if found is None else found:
                 self.body.literals += literal, *self._implied(literal)
 
     def _implied(self, literal: Literal) -> list[Literal]:
@@ -308,14 +309,18 @@ class Expressions:
                 implied.append(Test(Call("or", tuple(map(_all, parts)))))
         return implied
 
-    def _unified(self, node: exp.EQ) -> bool:
-        sides = (node.this, node.expression)
-        if not all(isinstance(side, exp.Column) or GIVEN in side.meta for side in sides):
-            return False
+    def _unified(self, node: exp.EQ) -> list[Literal] | None:
+        """Make the sides of an equation one variable; return the literals that are left to hold,
+        or None if it is no equation of this kind.
+        """
+        kinds = exp.Column | exp.Subquery
+        if not all(isinstance(x, kinds) or GIVEN in x.meta for x in (node.this, node.expression)):
+            return None
         left, right = self._given_types(node)
-        if left.type.store != right.type.store or left.type.name == "NULL":
-            return False
-        return self.builder.unify(self.body, left.term, right.term)
+        same = left.type.store == right.type.store and left.type.name != "NULL"
+        if same and self.builder.unify(self.body, left.term, right.term):
+            return []
+        return self._compares(node, "=", left, right)
 
     def condition(self, node: exp.Expr, wanted: bool = True) -> list[Literal]:
         """Return literals that hold where a condition is true, or, if not `wanted`, false."""
@@ -366,7 +371,10 @@ class Expressions:
         return [Test(is_null(amount(value) if value.type == INTERVAL else value.term, wanted))]
 
     def _comparison(self, node: exp.Expr, operation: str) -> list[Literal]:
-        left, right = self._sides(node)
+        return self._compares(node, operation, *self._given_types(node))
+
+    def _compares(self, node: exp.Expr, operation: str, left: Typed, right: Typed) -> list[Literal]:
+        left, right = alike(node, left, right)
         if left.type == NULL or (isinstance(right.term, Lit) and right.term.value is None):
             return [*NEVER]
         if operation not in ("=", "!="):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ivm
+from ivm.lang.ir import Compare, Var, literals_of
 from ivm.sql.answers import understood
 from ivm.sql.catalog import Catalog
 from ivm.sql.dialects.read import read
@@ -118,3 +119,25 @@ def test_calls_for_the_aggregates_of_a_query_grow_little_faster_than_they_do() -
 
     calls(2)
     assert calls(32) < 2.5 * calls(16)
+
+
+def test_an_equation_with_a_subquery_joins_by_its_value(both: Both) -> None:
+    """So the join seeks it, and compares no rows one by one."""
+    for n, query in enumerate((
+        "SELECT k, x FROM t WHERE x = (SELECT max(x) FROM t)",
+        "SELECT k FROM t WHERE (SELECT max(g) FROM u) = g",
+        "SELECT k FROM t WHERE x = (SELECT min(s.x) FROM t AS s WHERE s.g = t.g)",
+    )):  # fmt: skip
+        both.keep(f"v{n}", query)
+        with both.workspace.store.snapshot() as snap:
+            rules = [rule.definition for rule in both.workspace.rules_of(snap).rules]
+        literals = literals_of(
+            body for rule in rules if f"v{n}" in rule.writes for body in rule.body
+        )
+        compared = [x for x in literals if isinstance(x, Compare) and x.op == "="]
+        assert not any(isinstance(x.left, Var) and isinstance(x.right, Var) for x in compared), (
+            query
+        )
+    for edit in EDITS:
+        both.run(edit)
+        both.compare()
