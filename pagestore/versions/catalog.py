@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property, lru_cache
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -209,7 +209,8 @@ class Catalog:
         transaction would have made.
         """
         source = RecordReader(content, CATALOG)
-        infos = [_take_info(source) for _ in range(source.take())]
+        known: dict[object, tuple[bytes, Info]] = {}
+        infos = [_take_info(source, known) for _ in range(source.take())]
         for names in ([info.name for info in infos], [info.spec.tree_id for info in infos]):
             if len(set(names)) < len(names):
                 raise CorruptionError("the catalog has two relations of one name or tree")
@@ -219,8 +220,10 @@ class Catalog:
             data = source.take_bytes()
             properties[name] = data if binary else text_of(data)
         narrow = _recorded_narrow(properties.pop(NARROW, "{}"))
-        infos = [_narrowed(info, narrow.get(info.name, {})) for info in infos]
-        return cls({info.name: info for info in infos}, properties, run)
+        relations = {info.name: info for info in infos}
+        for name in narrow.keys() & relations.keys():
+            relations[name] = _narrowed(relations[name], narrow[name])
+        return cls(relations, properties, run)
 
 
 def _narrow_of(info: Info) -> dict[str, str]:
@@ -241,7 +244,7 @@ def _recorded_narrow(text: str | bytes) -> dict[str, dict[str, str]]:
 
 def _narrowed(info: Info, narrow: Mapping[str, str]) -> Info:
     """Return a relation with its narrow columns; what an earlier release left is ignored."""
-    if not info.schema or not narrow:
+    if not info.schema:
         return info
     columns = tuple(
         column._replace(narrow=narrow[column.name])
@@ -271,25 +274,38 @@ def _words_of(info: Info) -> WordList:
     return out.words[1:]
 
 
+_BEGUN = 16  # words of a shape by which it is looked for: views of one kind have those of one
 _type = lru_cache(1 << 10)(Type.parse)  # most columns of a store have one of a few types
 
 
-def _take_info(source: RecordReader) -> Info:
-    name = source.take_text()
-    tree_id, *widths = source.take_many(3)
+def _take_info(source: RecordReader, known: dict[object, tuple[bytes, Info]]) -> Info:
+    """Return the next relation of a catalog; `known` has the words of shapes, by how these begin."""
+    name, tree_id = source.take_text(), source.take()
+    hidden, begun = name.startswith("$"), source.at
+    key = hidden, bytes(source.words[begun : begun + _BEGUN])
+    words, shape = known.get(key, (b"", None))
+    end = begun + len(words) // 8
+    if shape and words == bytes(source.words[begun:end]):
+        source.at = end
+    else:
+        try:
+            shape = _shape(hidden, *_take_shape(source))
+        except CorruptionError as error:
+            raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
+        known[key] = bytes(source.words[begun : source.at]), shape
+    if not name or not FIRST_TREE <= tree_id < RELATION_TREE_END:
+        raise CorruptionError(f"the catalog's relation {name!r}: there is no tree {tree_id} of it")
+    return Info(name, shape.spec._replace(tree_id=tree_id), *shape[2:])
+
+
+def _take_shape(source: RecordReader) -> tuple[Any, ...]:
+    keys, values = source.take_many(2)
     scans = (*rows(source.take_list(2), 2),)
     columns = tuple((source.take_text(), source.take_text()) for _ in range(source.take()))
     key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
-    try:
-        shape = _shape(name.startswith("$"), *widths, scans, columns, key, intervals)
-    except CorruptionError as error:
-        raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
-    if not name or not FIRST_TREE <= tree_id < RELATION_TREE_END:
-        raise CorruptionError(f"the catalog's relation {name!r}: there is no tree {tree_id} of it")
-    return shape._replace(name=name, spec=shape.spec._replace(tree_id=tree_id))
+    return keys, values, scans, columns, key, intervals
 
 
-@lru_cache(1 << 12)  # views of one kind have relations of one shape
 def _shape(
     hidden: bool,
     keys: int,
