@@ -52,8 +52,9 @@ class Program:
     merged into one atom, `lean` that what aggregates read has fewer rows or columns than it had in
     earlier releases, `sure` that some helper has no view of what fails, since nothing does,
     `partial` that the state of a min or max may keep a few values of each group, `factored` that an
-    aggregate reads helpers of parts that no variable connects, and `guarded` that an aggregating
-    rule excludes nulls itself, so that no groups of nulls only are counted. For queries, `seeds`
+    aggregate reads helpers of parts that no variable connects, `guarded` that an aggregating
+    rule excludes nulls itself, so that no groups of nulls only are counted, and `sought` that a
+    negation of a function is looked up by its key. For queries, `seeds`
     has the rows of predicates that a rewriting added, and `notes` says what it did. `warnings` are
     about the text. `text` is what a store keeps for statements that did not come from one.
     """
@@ -68,6 +69,7 @@ class Program:
     sure: bool = False
     factored: bool = False
     guarded: bool = False
+    sought: bool = False
     statements: tuple[Statement, ...] = ()
     stored: tuple[str, ...] = ()
     seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray] = field(default_factory=dict)

@@ -100,6 +100,8 @@ class Conjunction:
         # repeated variables; after that it is known which variables atoms enumerate, and so which
         # comparisons the join can seek by.
         self.used_once = used_once(rule, disjunct, bool(whole), predicates)
+        # values of functions that are negated by their keys
+        self._unread = {v for x in disjunct if isinstance(x, Negation) for v in x.exists}
         self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
         for literal in disjunct:
             if isinstance(literal, Atom):
@@ -132,11 +134,13 @@ class Conjunction:
             x for n in disjunct if isinstance(n, Negation) for x in n.body if isinstance(x, Atom)
         ]
         terms = chain.from_iterable(atom.args for atom in (*positive, *negated))
-        keyed = {term.name for term in terms if isinstance(term, Var)}
+        keyed = {term.name for term in terms if isinstance(term, Var) and term not in self._unread}
         values = [
             atom.value
             for atom in atoms(disjunct)
-            if isinstance(atom.value, Var) and self._stores_value_as_key(atom)
+            if isinstance(atom.value, Var)
+            and atom.value not in self._unread
+            and self._stores_value_as_key(atom)
         ]
         return keyed | {value.name for value in values if value.name not in self.used_once}
 
@@ -170,7 +174,7 @@ class Conjunction:
         return f"${self._fresh}"
 
     def _add_atom(self, atom: Atom, negated: bool) -> None:
-        value = atom.value
+        value = None if atom.value in self._unread else atom.value
         as_key = value is not None and self._is_key(atom, value)
         read = isinstance(value, Var) and not as_key and value.name not in self.used_once
         whole = negated or read or atom.predicate in self._whole
@@ -211,7 +215,7 @@ class Conjunction:
             name = self._fresh_name()
             self.equal[name] = (None, self.encode(term))
             return name
-        if term.name in self.used_once and not whole:
+        if term in self._unread or (term.name in self.used_once and not whole):
             return None
         if term.name in before:
             name = self._fresh_name()
@@ -230,7 +234,7 @@ class Conjunction:
         return name
 
     def _add_negation(self, negation: Negation) -> None:
-        if len(negation.body) != 1 or negation.exists or not isinstance(negation.body[0], Atom):
+        if len(negation.body) != 1 or not isinstance(negation.body[0], Atom):
             raise ConstructError(
                 negation.where,
                 "a negation is evaluated of one atom whose variables are bound outside; derive the "
@@ -286,7 +290,8 @@ class Conjunction:
         """Raise ConstructError if a negated atom holds a computed variable."""
         for a in self.atoms:
             for name in a.names:
-                if a.negated and name not in self.enumerated and name not in self.equal:
+                fixed = name is None or name in self.enumerated or name in self.equal
+                if a.negated and not fixed:
                     raise ConstructError(
                         a.atom.where,
                         f"`{name}` is computed and then negated, which is evaluated for sums with "

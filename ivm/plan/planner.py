@@ -83,9 +83,10 @@ def make_plans(
             once=maintenance == ONCE
         )
 
-    plans, merged = list[Plan](), _Scans(rule, predicates, scan)
+    plans, merged = list[Plan](), None
     for disjunct in rule.body:
         if scans and ScanConjunction.applies(disjunct):
+            merged = merged or _Scans(rule, predicates, scan)
             merged.add(disjunct, plans)
             continue
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
@@ -102,7 +103,8 @@ def make_plans(
             plans.append((tree or plan).going(Columns if tree else Tries, "", (*probes,)))
         else:
             plans.append(_cheapest(conjunction, distinct, heavy, maintenance, searched))
-    merged.merge(plans)
+    if merged:
+        merged.merge(plans)
     return tuple(plans)
 
 
@@ -407,7 +409,8 @@ def _in_columns(
     held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
     kept = [sum(held[t.index.predicate] for t in plan.tries if permuted(t.index)) for plan in plans]
     # for it indices are kept
-    plan = plans[min(range(len(plans)), key=lambda n: (kept[n], len(plans[n].sensors)))]
+    least = [plan for plan, rows in zip(plans, kept, strict=True) if rows == min(kept)]
+    plan = min(least, key=lambda one: len(one.sensors)) if len(least) > 1 else least[0]
     if maintenance == AUTO and not plan.sensors:
         return _in_place(conjunction, plan, Columns)
     for t in range(len(plan.tries)):

@@ -30,7 +30,7 @@
                   and so are ranges of texts, in queries
     existentials  get helper views                                     plan/rewrite/helpers.py
     computed      keys likewise
-    negations     likewise
+    negations     likewise, but of a function by its key
     failures      of helpers are refused
     nullable      columns of helpers are found                         lang/nulls.py
     disjunctions  over one relation are read by their aggregate        plan/rewrite/aggregates.py
@@ -281,7 +281,7 @@ def with_block(
         layouts |= store.layouts({name: program.predicates[name] for name in program.seeds})
     program = lift_existentials(program, rewrites.factored)
     program = lift_computed(program, program.over(known) if rewrites.lean else {}, rewrites.sure)
-    program = lift_negations(program)
+    program = lift_negations(program, program.over(known) if rewrites.sought else {})
     program = refuse_failures(program)
     program = with_nullable_helpers(program, known)
     if rewrites.scans:

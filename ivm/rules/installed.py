@@ -7,6 +7,7 @@ The store's properties hold the texts and the chosen key orders, so opening a st
 again.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -119,7 +120,8 @@ class Block:
         spans, part = [rule.span for rule in self.rules if rule.span], self.part
         return Rewrites(
             bool(spans), levels, part.merged, texts, scans, part.lean, part.partial, part.sure,
-            part.factored, part.guarded, any(span.ties for span in spans),
+            part.factored, part.guarded, any(span.ties for span in spans), True,
+            part.sought,
         )  # fmt: skip
 
 
@@ -137,7 +139,8 @@ class Rewrites(NamedTuple):
     helpers of keys that cannot fail no view of what fails; `factored` counts and sums the parts of
     a body that no variable connects on their own; `guarded` counts no groups of nulls only
     for an aggregate whose rule excludes nulls itself; `ordered` seeks what is before or after a row
-    in the order of several columns.
+    in the order of several columns; `apart` saves key orders as a text of their own; `sought` looks
+    up the keys of functions that are negated, without a helper view.
     """
 
     ranges: bool = True
@@ -151,6 +154,8 @@ class Rewrites(NamedTuple):
     factored: bool = True
     guarded: bool = True
     ordered: bool = True
+    apart: bool = True
+    sought: bool = True
 
 
 ALL = Rewrites()
@@ -619,8 +624,8 @@ class Installed:
             **({"limits": b.limits} if any(b.limits) else {}),
             **({"maintenance": b.maintenance} if b.maintenance != AUTO else {}),
             **{name: True for name, used in b.rewrites._asdict().items() if used},
-            "orders": [v.orders for v in b.rules],
-            "bases": [v.basis for v in b.rules],
+            "rules": len(b.rules),
+            "plans": json.dumps([[v.orders for v in b.rules], [v.basis for v in b.rules]]),
             "has": [*b.part.predicates],
             "uses": uses,
             "reads": sorted(b.names - b.part.predicates.keys()),

@@ -35,6 +35,21 @@ class SavedBlock:
         """The record as JSON."""
         return json.dumps(self.saved)
 
+    @property
+    def rules(self) -> int:
+        """How many rules it has."""
+        return self.saved["rules"] if "plans" in self.saved else len(self.saved["orders"])
+
+    @property
+    def plans(self) -> tuple[list[Any], list[Any]]:
+        """The key orders of each rule, and what these were chosen for: a text of their own, except
+        in earlier releases, so that a list of many blocks is read without them.
+        """
+        if "plans" not in self.saved:
+            return self.saved["orders"], self.saved.get("bases", [])
+        orders, bases = json.loads(self.saved["plans"])
+        return orders, bases
+
 
 @dataclass(frozen=True)
 class SavedRules:
@@ -97,8 +112,7 @@ class Rest:
         """Return this with what other blocks keep and number."""
         names = {n for block in self.own for n in self.rules.blocks[block].saved["has"]}
         kept = self._indices(names) - self.rules.deferred
-        saved = (block.saved for block in self.others.values())
-        number = max(block["number"] + len(block["orders"]) for block in saved)
+        number = max(block.saved["number"] + block.rules for block in self.others.values())
         return replace(self, elsewhere=frozenset(kept), next_number=number)
 
     def _indices(self, names: Set[str]) -> set[Index]:

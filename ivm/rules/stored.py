@@ -119,7 +119,7 @@ def compiled(
         for name in part:
             if known[name]:
                 continue
-            installed = _with(installed, part[name].saved, store)
+            installed = _with(installed, part[name], store)
             block, layouts = installed.blocks[-1], installed.layouts
             for rule in block.rules:
                 assert rule.basis.sizes.keys() <= installed.program.predicates.keys()
@@ -157,7 +157,7 @@ def all_compiled(
     # raised where rules have more plans than were saved
     with suppress(IndexError, ValueError, AssertionError):
         installed = compiled(rules, source, rules.blocks, relations)
-        saved_plans = [len(r) for block in rules.blocks.values() for r in block.saved["orders"]]
+        saved_plans = [len(r) for block in rules.blocks.values() for r in block.plans[0]]
         if saved_plans == [len(rule.plans) for rule in installed.rules]:
             return installed
     raise IvmError(ANOTHER)
@@ -175,14 +175,14 @@ def _reading() -> Iterator[None]:
         raise IvmError(said) from None
 
 
-def _with(installed: Installed, block: dict[str, Any], store: Relations) -> Installed:
+def _with(installed: Installed, given: SavedBlock, store: Relations) -> Installed:
     """Return rules with one block more, which is compiled from what the store keeps of it."""
-    orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
+    block, (orders, bases) = given.saved, given.plans
     rewrites = Rewrites(*(block.get(name, False) for name in Rewrites._fields))
     limits = tuple(block.get("limits", (None, None)))
     options = Options(index(block["granularity"]), block.get("maintenance", AUTO), limits)
-    bases = [_basis(*basis) for basis in block.get("bases", ())]
-    saved = Saved(block["number"], orders, rewrites, bases)
+    chosen = [[Chosen(*o) for o in rule] for rule in orders]
+    saved = Saved(block["number"], chosen, rewrites, [_basis(*basis) for basis in bases])
     return with_block(block["text"], installed, store, block["name"], options, saved)
 
 

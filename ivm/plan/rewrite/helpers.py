@@ -5,7 +5,8 @@
     p$not0(x) <- edge(x, y), b(y).          p(x) <- a(x), !p$not0(x).
 
 The helper is maintained like any view. It has a support count for the variables that it projects
-away, so the join need not search for another witness of a refuted binding.
+away, so the join need not search for another witness of a refuted binding.  A function that is
+negated by its key, as in !name[x] = _, needs none: a key has one row, which the join looks up.
 
 Turn look-ups by a computed key into joins with a helper view, so that the join can seek by the key.
 
@@ -84,6 +85,7 @@ from ivm.lang.ir import (
     as_read,
     atoms,
     is_table,
+    literals_of,
     tied,
     variables,
 )
@@ -199,8 +201,9 @@ def _table(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
     yield replace(rule, body=(table.heads,))
 
 
-def lift_negations(program: Program) -> Program:
-    """Put helper views of negations before the rules, which then negate single atoms.
+def lift_negations(program: Program, functions: Mapping[str, Predicate] = {}) -> Program:
+    """Put helper views of negations before the rules, which then negate single atoms: of relations,
+    or of some `functions` by their keys.
 
     A helper of a recursive rule reads none of the recursive views: it must be complete before they
     are evaluated. Raises ConstructError if it would have to.
@@ -209,15 +212,22 @@ def lift_negations(program: Program) -> Program:
     rules = list[Rule]()
     for rule in program.rules:
         reads = recursive if any(head.predicate in recursive for head in rule.heads) else ()
-        rules += _Lift(predicates, reads).rules(rule)
-    return replace(program, predicates=predicates, rules=tuple(rules))
+        rules += _Lift(predicates, reads, functions).rules(rule)
+    negations = (x for rule in rules for x in literals_of(rule.body) if isinstance(x, Negation))
+    sought = any(negation.exists for negation in negations)
+    return replace(program, predicates=predicates, rules=tuple(rules), sought=sought)
 
 
 class _Lift:
     """Collects the helpers of one rule."""
 
-    def __init__(self, predicates: dict[str, Predicate], recursive: Container[str] = ()) -> None:
-        self._predicates, self._recursive = predicates, recursive
+    def __init__(
+        self,
+        predicates: dict[str, Predicate],
+        recursive: Container[str],
+        functions: Mapping[str, Predicate],
+    ) -> None:
+        self._predicates, self._recursive, self._functions = predicates, recursive, functions
         self._helpers: list[Rule] = []
 
     def rules(self, rule: Rule) -> Iterator[Rule]:
@@ -226,14 +236,14 @@ class _Lift:
             for disjunct in rule.body
         )
         for helper in self._helpers:
-            yield from _Lift(self._predicates).rules(helper)
+            yield from _Lift(self._predicates, (), self._functions).rules(helper)
         yield replace(rule, body=body)
 
     def _literal(self, rule: Rule, disjunct: Disjunct, literal: Literal) -> Literal:
         if not isinstance(literal, Negation):
             return literal
         held = {v for atom in disjunct if isinstance(atom, Atom) for v in variables(atom)}
-        if _simple(literal, held):
+        if _simple(literal, held) or self._is_sought(literal, held):
             return literal
         free, equations = _sources(literal, held, disjunct)
         name = f"{rule.heads[0].predicate}$not{len(self._helpers)}"
@@ -265,6 +275,22 @@ class _Lift:
             failing(helper, free, self._predicates) if may_fail(body, set(), types) else helper
         )
         return Negation((probe,), where=literal.where)
+
+    def _is_sought(self, negation: Negation, held: set[Var]) -> bool:
+        """Return whether it is one atom of a function that has a row for a key, whatever its
+        values, and the key is held.
+        """
+        atom, *others = negation.body
+        function = self._functions.get(atom.predicate) if isinstance(atom, Atom) else None
+        if others or function is None or not isinstance(atom, Atom):
+            return False
+        keys = function.key_count if atom.value is None else len(atom.args)
+        values = atom.terms[keys:] if keys else ()
+        return (
+            0 < len(values) == len({*values})
+            and {*values} == {*negation.exists}
+            and held.issuperset(variables(*atom.terms[:keys]))
+        )
 
 
 def _simple(negation: Negation, held: set[Var]) -> bool:

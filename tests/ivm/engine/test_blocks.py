@@ -190,7 +190,9 @@ def saved_by_the_release_before(file, rules: str, change) -> None:
         txn.declare_maintained()
         found = json.loads(txn.properties[PROPERTY])
         found["planning"] = 1
-        change(found["blocks"][0]["orders"])
+        block = found["blocks"][0]
+        block["orders"], block["bases"] = json.loads(block.pop("plans"))
+        change(block["orders"])
         txn.properties[PROPERTY] = json.dumps(found)
 
 
@@ -323,3 +325,21 @@ def test_what_another_thread_installs_before_an_uninstallation_or_installation_s
         with pytest.raises(errors.RedefinitionError, match="a block `two` is installed"):
             workspace.install(TWO, name="two")
         workspace.verify("two")
+
+
+def test_a_question_reads_the_key_orders_of_no_block_that_it_does_not_need(tmp_path):
+    """They are a text of their own in the list of all blocks, here one that does not read."""
+    with ivm.open(tmp_path / "s.pages", sync="off") as ws:
+        ws.install("a(x) -> int(x).", "facts")
+        for n in range(2):
+            ws.install(f"v{n}(x) <- a(x).", f"b{n}")
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        txn.declare_maintained()
+        found = json.loads(txn.properties[PROPERTY])
+        (other,) = (block for block in found["blocks"] if block["name"] == "b1")
+        other["plans"] = "no JSON"
+        txn.properties[PROPERTY] = json.dumps(found)
+    with ivm.open(tmp_path / "s.pages", sync="off") as ws:
+        assert [*ws.query("q(x) <- v0(x).")] == []
+        with pytest.raises(errors.IvmError, match="does not read"):
+            ws.query("q(x) <- v1(x).")

@@ -2,8 +2,6 @@
 of computed keys.
 """
 
-import json
-
 import pytest
 
 import ivm
@@ -14,7 +12,7 @@ from ivm.rules import compile as engine_compile
 from ivm.rules.compile import compile
 from ivm.rules.installed import PROPERTY
 from tests.support.calls import functions_called
-from tests.support.programs.generations import planning_without
+from tests.support.programs.generations import planning_of, planning_without
 
 DECLARED = """
     r[i] = (a, b, v) -> int(i), int(a), int(b), int(v).  f[a] = x -> int(a), int(x).  g[b] = x -> int(b), int(x).
@@ -83,7 +81,7 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
     with ivm.open(path, sync="off") as workspace:
         workspace.install(DECLARED, "base")
         workspace.install(text, "rules")
-        assert (planning_of(workspace), kept(workspace)) == (planning_without("lean"), ["n$body"])
+        assert (generation(workspace), kept(workspace)) == (planning_without("lean"), ["n$body"])
     monkeypatch.undo()
     edits = "+r[1] = (2, 3, 10).  +r[2] = (2, 4, 20).  +r[3] = (5, 4, 30).  +f[2] = 1.  +e(2, 3).  +e(5, 4)."
     with ivm.open(path, sync="off") as workspace:
@@ -94,10 +92,7 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
             [],
         )
         workspace.install(text, "rules", replace=True)
-        assert (planning_of(workspace), kept(workspace)) == (
-            planning_without("partial"),
-            ["n$not0"],
-        )
+        assert (generation(workspace), kept(workspace)) == (planning_without("partial"), ["n$not0"])
     with ivm.open(path, sync="off") as workspace:
         workspace.exec("-f[2].")
         assert ([*workspace["n"]], workspace.check()) == ([(2, 10), (5, 30)], [])
@@ -117,7 +112,7 @@ def test_keys_that_cannot_fail_have_no_view_of_what_fails(tmp_path, monkeypatch)
     with ivm.open(path, sync="off") as workspace:
         workspace.install(DECLARED, "base")
         workspace.install(text, "rules")
-        assert (planning_of(workspace), len(kept(workspace))) == (planning_without("partial"), 3)
+        assert (generation(workspace), len(kept(workspace))) == (planning_without("partial"), 3)
     monkeypatch.undo()
     with ivm.open(path, sync="off") as workspace:
         workspace.exec(
@@ -130,7 +125,7 @@ def test_keys_that_cannot_fail_have_no_view_of_what_fails(tmp_path, monkeypatch)
             [],
         )
         workspace.install(text, "rules", replace=True)
-        assert (planning_of(workspace), kept(workspace)) == (
+        assert (generation(workspace), kept(workspace)) == (
             planning_without("factored"),
             ["n$key0"],
         )
@@ -147,9 +142,9 @@ def test_other_computed_keys_may_fail(key):
         assert any(name.endswith("$fails") for name in kept(workspace))
 
 
-def planning_of(workspace: ivm.Workspace) -> int:
+def generation(workspace: ivm.Workspace) -> int:
     with workspace.store.snapshot() as snap:
-        return json.loads(snap.properties[PROPERTY])["planning"]
+        return planning_of(snap.properties[PROPERTY])
 
 
 def kept(workspace: ivm.Workspace) -> list[str]:
