@@ -311,7 +311,7 @@ class Expressions:
 
     def _unified(self, node: exp.EQ) -> list[Literal] | None:
         """Make the sides of an equation one variable; return the literals that are left to hold,
-        or None if it is no equation of this kind.
+        or None for an equation of other sides.
         """
         kinds = exp.Column | exp.Subquery
         if not all(isinstance(x, kinds) or GIVEN in x.meta for x in (node.this, node.expression)):
