@@ -1,6 +1,5 @@
 """Relations that a store has are known to rules by their schemas, without a declaration."""
 
-import json
 import random
 from datetime import date
 
@@ -22,7 +21,7 @@ from ivm.rules.relations import declaration_of
 from pagestore.errors import SchemaError
 from pagestore.values.types import Schema
 from pagestore_tools.cli.main import ivm as ivm_command
-from tests.support.programs.generations import planning_without
+from tests.support.programs.generations import planning_of, planning_without
 
 SALES = [(1, "a", 3), (2, "b", 4), (3, "a", 5)]
 
@@ -291,21 +290,21 @@ def test_rules_that_an_earlier_release_installed_keep_an_atom_for_each_column(
     with ivm.open(path, sync="off") as ws:
         ws.install("sale[i] = (shop, n) -> int(i), string(shop), int(n).", "base")
         ws.install(text, "rules", maintenance="match")
-        assert (planning_of(ws), tries_of(ws)) == (planning_without("ranges"), [2])
+        assert (planning_in(ws), tries_of(ws)) == (planning_without("ranges"), [2])
     monkeypatch.undo()
     with ivm.open(path, sync="off") as ws:
         ws.exec('+sale[1] = ("x", 2). +sale[2] = ("y", 3).')
         assert (list(ws["pair"]), tries_of(ws), ws.check()) == ([("x", 2), ("y", 3)], [2], [])
         ws.install(text, "rules", replace=True)
-        assert (planning_of(ws), tries_of(ws)) == (planning_without("lean"), [1])
+        assert (planning_in(ws), tries_of(ws)) == (planning_without("lean"), [1])
     with ivm.open(path, sync="off") as ws:
         ws.exec("-sale[1].")
         assert (list(ws["pair"]), tries_of(ws), ws.check()) == ([("y", 3)], [1], [])
 
 
-def planning_of(ws: ivm.Workspace) -> int:
+def planning_in(ws: ivm.Workspace) -> int:
     with ws.store.snapshot() as snap:
-        return json.loads(snap.properties[PROPERTY])["planning"]
+        return planning_of(snap.properties[PROPERTY])
 
 
 def tries_of(ws: ivm.Workspace) -> list[int]:

@@ -31,6 +31,8 @@ def leave_out(node: exp.Table | exp.Column, dialect: str) -> None:
             node.set("db", None)
         if not node.text("db") or schema in SYSTEM:
             node.set("catalog", None)
+        if schema in SYSTEM and isinstance(node, exp.Column):  # its table says the schema
+            node.set("db", None)
 
 
 def of_one_schema(statements: list[exp.Expr], dialect: str) -> list[exp.Expr]:

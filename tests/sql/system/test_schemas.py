@@ -104,6 +104,8 @@ def test_a_dialect_has_its_own_name_for_the_schema(shop, dialect, schema):
 def test_relations_of_the_system_are_only_read(shop):
     names = shop.sql("SELECT table_name FROM ivm.information_schema.tables ORDER BY table_name")
     assert [*names] == [("t",), ("v",)]
+    text = "SELECT pg_catalog.pg_class.relname FROM pg_catalog.pg_class WHERE pg_catalog.pg_class.relname = 't'"
+    assert [*shop.sql(text, dialect="postgres")] == [("t",)]
     for statement in ("CREATE TABLE {t}2 (a INTEGER)", "DROP TABLE {t}", "DELETE FROM {t}"):
         with pytest.raises(SqlError, match="there is one schema"):
             shop.sql(named(statement, "pg_catalog."))
