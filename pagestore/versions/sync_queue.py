@@ -80,16 +80,18 @@ class SyncQueue:
         self._took = time.monotonic() - began
 
     def _wake(self, durable: int) -> None:
-        """Wake the threads whose commits are durable, and one of the others."""
+        """Wake the threads whose commits are durable, and one of the others, which leads: for it all
+        that were woken are expected again, this one, and those that wait already.
+        """
         leads, self._expected = False, 0
         for _ in range(len(self._waiting)):
             try:
                 number, lock = waiting = self._waiting.popleft()
             except IndexError:  # another thread has woken them
                 return
+            self._expected += 1
             if number > durable and leads:
                 self._waiting.append(waiting)
             else:
                 leads = leads or number > durable
-                self._expected += number <= durable
                 lock.release()
