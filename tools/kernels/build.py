@@ -150,7 +150,7 @@ def compiled(only: str, target: tuple[str, str]) -> Iterator[Entry]:
 
 def _entries(only: str) -> dict[str, Any]:
     """Return every `TypedKernel`, and every kernel that is called by its address, by key."""
-    import ivm.sql.prepared.deciding  # noqa: F401
+    import ivm.sql.prepared.kernels.decide  # noqa: F401
     import pagestore.host  # noqa: F401 - with what they import, these modules make all of them
     from pagestore.runtime.kernel import FunctionPointer, TypedKernel
     from pagestore.runtime.library import key_of

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ivm.sql.prepared.cases import Keyed, Source, fitted, stored_as_given
-from ivm.sql.prepared.kernels.decide import CHANGED, GONE, REFUSED, SOURCE, decide
+from ivm.sql.prepared.kernels.decide import CHANGED, DECIDE, GONE, REFUSED, SOURCE
 from ivm.sql.prepared.rows import Rows, Unusual, Words
 from ivm.sql.rules import Column
 from ivm.sql.types import VARCHAR
-from pagestore.compiled import TypedKernel
 from pagestore.host import NULL, WORD_MAX, TextFinder, Type, encode, narrowed
 from pagestore.host import Column as Stored
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
 
-DECIDE = TypedKernel(decide)
 PROGRAMS_MOST = 256
 FEW = 4  # texts that are looked up one by one
 WORDS = NULL, WORD_MAX

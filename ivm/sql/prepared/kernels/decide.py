@@ -6,7 +6,7 @@
 An edit is a step of a transaction, which is made if each of its steps changes a row, else undone.
 """
 
-from pagestore.compiled import WORD_MIN, Table, Words, kernel
+from pagestore.compiled import WORD_MIN, Table, TypedKernel, Words, kernel
 
 # columns of `steps`, each an edit of one row: where the comparisons of the edit begin in `sources`,
 # its assignments, and the words of a new row; where those words end; and what becomes of a row that
@@ -86,3 +86,6 @@ def decide(
         if done == UNFIT:
             return i
     return at.shape[0]
+
+
+DECIDE = TypedKernel(decide)  # here, since a build imports no package that SQL needs
