@@ -91,7 +91,8 @@ def test_examples_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("page", ["in-and-out", "answers", "how-to", "proof", "sql"])
-def test_examples_of_a_page(page: str) -> None:
+def test_examples_of_a_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where they write
     failed, tried = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert (failed, tried > 0) == (0, True)
 
