@@ -279,7 +279,7 @@ _type = lru_cache(1 << 10)(Type.parse)  # most columns of a store have one of a 
 
 
 def _take_info(source: RecordReader, known: dict[object, tuple[bytes, Info]]) -> Info:
-    """Return the next relation of a catalog; `known` has the words of shapes, by how these begin."""
+    """Return a catalog's next relation; `known` has the words of shapes, by their first ones."""
     name, tree_id = source.take_text(), source.take()
     hidden, begun = name.startswith("$"), source.at
     key = hidden, bytes(source.words[begun : begun + _BEGUN])

@@ -110,8 +110,8 @@ def in_turn(
     whole: bool,
 ) -> list[int]:
     """Make edits that are single for each of many lists of values, or none of them where one would
-    change no row; return for each list how many rows the last one changed, as far as that is known here: if not
-    of all, and all are to be made `whole`, nothing is done.
+    change no row; return for each list how many rows the last one changed, as far as that is known
+    here: if not of all, and all are to be made `whole`, nothing is done.
 
     `given` has the lists for each edit.  O(keys * height).
     """

@@ -173,14 +173,24 @@ def leading(one: ivm.Workspace, two: ivm.Workspace) -> Any:
 # with values that come before, or any, others, and how many rows these change, or what is wrong
 STATEMENTS: dict[str, tuple[str, Any, Any, Any]] = {
     "an update": ("UPDATE account SET v = v + ? WHERE i = ?", (1, 9), (1, 2), 1),
-    "of no row": ("UPDATE account SET v = v + ? WHERE i = ?", (1, 9), (1, 10), 0),
-    "that is refused": (
+    "an update of no row": ("UPDATE account SET v = v + ? WHERE i = ?", (1, 9), (1, 10), 0),
+    "an update whose condition is not met": (
         "UPDATE account SET v = v - $1 WHERE i = $2 AND v >= $1",
         *[(500, 1), (500, 2), 0],
     ),
-    "a check": ("UPDATE account SET v = ? WHERE i = ?", (1, 9), (1000, 1), "v < 1000"),
+    "an update that a CHECK refuses": (
+        "UPDATE account SET v = ? WHERE i = ?",
+        (1, 9),
+        (1000, 1),
+        "v < 1000",
+    ),
     "an insert": ("INSERT INTO other VALUES (?)", [], (5,), 1),
-    "of a row that is there": ("INSERT INTO other VALUES (?)", [], (51,), "n = 51 already"),
+    "an insert of a key that the table has": (
+        "INSERT INTO other VALUES (?)",
+        [],
+        (51,),
+        "n = 51 already",
+    ),
     "a delete": ("DELETE FROM other WHERE n = ?", (1,), (50,), 1),
     "names": ("DELETE FROM other WHERE n = :n", {"n": 1}, {"n": 50}, 1),
     "literals": ("DELETE FROM other WHERE n = 50", None, None, 1),

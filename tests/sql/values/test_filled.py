@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import duckdb
@@ -90,13 +92,20 @@ def answered(run: Any, text: str) -> tuple[Counter[Any] | None, str]:
         return None, str(error)
 
 
-def ask(seed: int, number: int) -> list[str]:
-    """Ask for random expressions of each type; return where the values differ."""
-    chance, wrong = random.Random(seed), []
+@contextmanager
+def tables() -> Iterator[tuple[ivm.Workspace, Both]]:
+    """A workspace with the tables, alone and beside DuckDB."""
     with ivm.open(":memory:", threads=1) as workspace:
         both = Both(workspace)
         for text in TABLES:
             both.run(text)
+        yield workspace, both
+
+
+def ask(seed: int, number: int) -> list[str]:
+    """Ask for random expressions of each type; return where the values differ."""
+    chance, wrong = random.Random(seed), []
+    with tables() as (workspace, both):
         for _ in range(number):
             value = expression(chance, chance.choice([*FORMS]), T, 3)
             query = f"SELECT id, {value} AS v FROM t"
@@ -112,10 +121,7 @@ def ask(seed: int, number: int) -> list[str]:
 def edit(seed: int, number: int) -> list[str]:
     """Run random statements; return where rows, or what is left, differ."""
     chance, wrong = random.Random(seed), []
-    with ivm.open(":memory:", threads=1) as workspace:
-        both = Both(workspace)
-        for text in TABLES:
-            both.run(text)
+    with tables() as (workspace, both):
         for _ in range(number):
             text = a_statement(chance)
             both.duck.execute("BEGIN")
