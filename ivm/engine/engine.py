@@ -266,6 +266,13 @@ class Engine:
         self, schedule: Schedule, steps: Sequence[Step], waiting: dict[str, list[Edits]]
     ) -> None:
         """Run steps of a schedule one by one; `waiting` holds the pending edits by predicate."""
+        # an index that a step builds has a tree before the change too, which this transaction wrote
+        with self.txn.keeping_pages():
+            self._run_steps(schedule, steps, waiting)
+
+    def _run_steps(
+        self, schedule: Schedule, steps: Sequence[Step], waiting: dict[str, list[Edits]]
+    ) -> None:
         reached: dict[Index, set[Plan]] = {}
         # the numbers of rules whose views are evaluated anew, after the last step of such a rule
         anew = set[int]()

@@ -524,6 +524,17 @@ class WorkingTrees:
             self.pager.unmark()
 
     @contextmanager
+    def keeping_pages(self) -> Iterator[None]:
+        """Inside, do not use pages again that this transaction wrote and then replaced: trees from
+        before a change are still read.
+        """
+        self.pager.mark()
+        try:
+            yield
+        finally:
+            self.pager.unmark()
+
+    @contextmanager
     def following(self, deletions: bool = True) -> Iterator[None]:
         """Mark changes inside as following from edits; from deletions, they may use the pages
         reserved for these.

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 import pagestore
-from pagestore.errors import ClosedError, ForkError, MissingError, SchemaError
+from pagestore.errors import ClosedError, CorruptionError, ForkError, MissingError, SchemaError
+from pagestore.host import SET
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
+from pagestore.trees.build import bulk
 from pagestore.trees.edit import EditQueue
+from pagestore.trees.read import read_batches
 from tests.support.calls import interrupted_at
 
 ROWS = [(i, f"text {i % 50}") for i in range(3000)]
@@ -327,3 +330,23 @@ def test_an_interrupt_of_a_commit_says_whether_it_was_made(tmp_path, sync):
         if not came:
             break
     assert 10 < line < 99 and made > 4
+
+
+def test_a_tree_from_before_a_change_is_read_while_pages_are_kept(store):
+    """Else its pages, which this transaction wrote and replaced, have other trees by then."""
+    rows = np.stack([np.arange(300_000), np.arange(300_000)])
+    scattered = rows[:, ::100] + np.array([[0], [1]])
+
+    def read_after(txn: Transaction, name: str) -> np.ndarray:
+        spec = txn.create_words(name, 1, 1).spec
+        txn.replace(name, bulk(txn.pager, spec, [rows]))
+        old = txn.tree(name)
+        txn.apply(name, np.full(scattered.shape[1], SET, np.int8), scattered)
+        for _ in range(4):
+            bulk(txn.pager, spec, [rows])
+        return np.concatenate([*read_batches(txn.pages, old)], axis=1)
+
+    with store.transaction() as txn, txn.keeping_pages():
+        assert np.array_equal(read_after(txn, "$kept"), rows)
+    with pytest.raises(CorruptionError), store.transaction() as txn:
+        read_after(txn, "$used again")
