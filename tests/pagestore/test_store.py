@@ -178,7 +178,7 @@ def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(stor
                 txn["edge"].insert([np.arange(first, first + 10_000), np.zeros(10_000, np.int64)])
                 assert len(txn["edge"]) == first + 10_003
                 begun.set()
-                assert waited_for.wait(10)
+                assert waited_for.wait(60)
 
     def begin_compacting(*args):
         if begun.is_set():
@@ -192,7 +192,7 @@ def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(stor
         # what the compaction frees then is at the front, where the other one goes on
         if next(vacuums) == 2:
             writer.start()
-            assert begun.wait(10)
+            assert begun.wait(60)
 
     vacuums, writer = count(1), threading.Thread(target=write)
     monkeypatch.setattr(compact, "begin_transaction", begin_compacting)

@@ -366,7 +366,7 @@ def held_elsewhere(store: pagestore.Store, what: str) -> Iterator[None]:
 
     thread = threading.Thread(target=hold, daemon=True)
     thread.start()
-    assert there.wait(20)
+    assert there.wait(60)
     try:
         yield
     finally:

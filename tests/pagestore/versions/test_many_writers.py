@@ -180,19 +180,19 @@ def test_those_who_wait_do_so_in_order_and_past_the_dead(path):
     held = CONTEXT.Event()
     holder = CONTEXT.Process(target=hold, args=(0, path, 60, held))
     holder.start()
-    assert held.wait(20)
+    assert held.wait(60)
     times, waiting = CONTEXT.Queue(), []
     for writer in range(4):
         opened = CONTEXT.Event()
         waiting += [CONTEXT.Process(target=join_queue, args=(writer, path, 1, times, opened))]
         waiting[-1].start()
         # a process may take long to start, but soon after this it is in the queue
-        assert opened.wait(20)
+        assert opened.wait(60)
         time.sleep(0.5)
     os.kill(waiting[1].pid, signal.SIGKILL)  # one in the midst of the queue
     os.kill(holder.pid, signal.SIGKILL)
     ended_well([waiting[0], *waiting[2:]])
-    served = sorted((times.get(timeout=5) for _ in range(3)), key=lambda time: time[2])
+    served = sorted((times.get(timeout=60) for _ in range(3)), key=lambda time: time[2])
     assert [writer for writer, _, _ in served] == [0, 2, 3]
     with pagestore.open(path) as store:
         assert not store.check()
@@ -349,7 +349,7 @@ def test_nobody_sees_a_commit_before_all_do(path, monkeypatch, sync, prepared):
         def pwrite(data, offset):
             if offset <= SLOT_SIZE:
                 reached.set()
-                go.wait(20)
+                go.wait(60)
             write(data, offset)
 
         def commit():
@@ -362,7 +362,7 @@ def test_nobody_sees_a_commit_before_all_do(path, monkeypatch, sync, prepared):
         monkeypatch.setattr(one._handle.file, "pwrite", pwrite)
         thread = threading.Thread(target=commit)
         thread.start()
-        assert reached.wait(20)
+        assert reached.wait(60)
         assert len(one.snapshot()["r"]) == len(two.snapshot()["r"]) == 8
         assert one.version == two.version and commits.next(0) is changes.next(0) is None
         go.set()

@@ -86,7 +86,7 @@ def waiting(*puts):
     until(lambda: sum(len(offered(put)) for put in puts) == len(puts))
     yield came
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -341,7 +341,7 @@ def test_an_interrupted_commit_knows_whether_it_was_made(three, monkeypatch):
             until(lambda: offered(other))
             put.insert(0, k)
             put.commit()
-        thread.join(10)
+        thread.join(60)
         one._handle.committer.offers.made = made_known
         there = (1, k) in [*one.snapshot()["r"]]
         assert there == (interrupts == "taken")

@@ -268,7 +268,7 @@ def shown(path, one=None, writer=0, count=1):
 
     thread = threading.Thread(target=commit, daemon=True)
     thread.start()
-    assert reached.wait(20) and one._handle.committer.shared.shows
+    assert reached.wait(60) and one._handle.committer.shared.shows
     return one, go, thread
 
 
@@ -556,7 +556,7 @@ def test_no_lock_is_left_by_an_interrupt(tmp_path, sync, before):
             target=write, args=(two, 1, Random(n), 3, lambda *_: None), daemon=True
         )
         others.start()
-        others.join(20)
+        others.join(60)
         assert not others.is_alive(), f"others wait after call {n}"
         with suppress(PoisonedError), one.transaction() as txn:  # it knows, too, what it holds
             txn["r"].insert([(2, 0)])

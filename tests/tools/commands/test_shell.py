@@ -36,7 +36,7 @@ class Terminal:
             ["-m", "ivm", "shell", str(folder / "s.pages")],
             encoding="utf-8",
             dimensions=(40, 100),
-            timeout=15,
+            timeout=60,
             env=environment,
             cwd=Path(__file__).parents[3],
         )

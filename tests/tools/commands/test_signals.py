@@ -228,7 +228,7 @@ sys.exit(main.ivm(sys.argv[1:]))
         time.sleep(1)
         assert process.poll() is None
         process.send_signal(number)
-        out, _ = process.communicate(timeout=10)  # half a second where nothing else runs
+        out, _ = process.communicate(timeout=30)  # half a second where nothing else runs
     assert (process.returncode, out) == (128 + number, "")
     assert [file.name for file in tmp_path.iterdir()] == ["a.pages"]
 
