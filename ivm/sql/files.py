@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,6 +48,19 @@ READERS = {
     )
     for auto in ("", "_auto")
 }  # fmt: skip
+# what all texts of a column are like, so that they have a type: none is given that changes a value
+_DAY, _TIME = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(\.\d{1,6})?"
+_MOMENT = rf"{_DAY}([ T]({_TIME}|\d\d:\d\d))?"
+NUMBERS = {
+    "int64": r"-?(0|[1-9]\d*)|0[xX][0-9a-fA-F]+", "decimal128(38, 0)": r"-?(0|[1-9]\d*)",
+    "double": r"-?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d+)?|(?i:-?inf(inity)?|nan)",
+    "bool": "(?i)true|false|t|f",
+}  # fmt: skip
+TIMES = {
+    "date32": _DAY, "time64[us]": _TIME, "timestamp[us]": _MOMENT,
+    "timestamp[us, UTC]": rf"{_MOMENT}(Z|[-+]\d\d(:?\d\d)?)",
+}  # fmt: skip
+DELIMITERS = ",;\t|"
 KNOWN = ("format", "header", "delimiter", "delim", "sep", "null", "nullstr")
 
 
@@ -166,7 +181,8 @@ def _sql_type(kind: pa.DataType) -> SqlType | None:
     for is_kind, type_ in (
         (kinds.is_boolean, BOOLEAN), (kinds.is_floating, DOUBLE), (kinds.is_date, DATE),
         (kinds.is_time, TIME), (kinds.is_binary, BLOB), (kinds.is_large_binary, BLOB),
-        (kinds.is_string, VARCHAR), (kinds.is_large_string, VARCHAR), (kinds.is_null, VARCHAR),
+        (kinds.is_fixed_size_binary, BLOB), (kinds.is_string, VARCHAR),
+        (kinds.is_large_string, VARCHAR), (kinds.is_string_view, VARCHAR), (kinds.is_null, VARCHAR),
     ):  # fmt: skip
         if is_kind(kind):
             return type_
@@ -192,15 +208,66 @@ def _opened(path: str, given: Mapping[str, str], node: exp.Expr) -> pa.Table:
         case "json":
             return _read_json(path)
         case _:
-            import pyarrow.csv
+            return _guess_csv(path, given, node)
 
-            header = given.get("header", "true").lower() in ("true", "1")
-            return pyarrow.csv.read_csv(
-                path,
-                pyarrow.csv.ReadOptions(autogenerate_column_names=not header),
-                _parsing(path, given),
-                _converting(given),
-            )
+
+def _guess_csv(path: str, given: Mapping[str, str], node: exp.Expr) -> pa.Table:
+    """Return the rows of a CSV file with the types that all texts of a column have."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    header = given.get("header", "true").lower() in ("true", "1")
+    reading = pyarrow.csv.ReadOptions(autogenerate_column_names=not header)
+    parsing = _parsing(_delimiter(path, given) or _commonest(path))
+    with pyarrow.csv.open_csv(path, reading, parsing) as file:
+        names = file.schema.names
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        reason = f"column {twice[0]} occurs twice: read_csv('{path}', header = false) numbers them"
+        raise SqlError(f"{path}: {reason}", node)
+    parsing.ignore_empty_lines = len(names) > 1  # of one column, such a line is a null
+    texts = _converting(given, dict.fromkeys(names, pa.string()))
+    table = pyarrow.csv.read_csv(path, reading, parsing, texts)
+    columns = [_typed(column, NUMBERS | TIMES) for column in table.columns]
+    return pa.table(columns, [name.strip() for name in names])
+
+
+def _commonest(path: str) -> str:
+    """Return the delimiter that is most often in the first line of a file."""
+    with Path(path).open(encoding="utf-8-sig") as file:
+        return max(DELIMITERS, key=file.readline().count)
+
+
+def _typed(texts: pa.ChunkedArray, kinds: Mapping[str, str]) -> pa.ChunkedArray:
+    """Return texts as values of the first type that all are like and fit; else as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if texts.null_count == len(texts):
+        return texts
+    for kind, pattern in kinds.items():
+        if pc.all(pc.match_substring_regex(texts, f"^ *(?:{pattern}) *$")).as_py():
+            with suppress(pa.ArrowInvalid):
+                return _parsed(pc.utf8_trim(texts, " "), kind)
+    return texts
+
+
+def _parsed(texts: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
+    """Return texts of a type as its values.  Raises ArrowInvalid."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    match kind:
+        case "bool":
+            return pc.starts_with(texts, "t", ignore_case=True)
+        case "decimal128(38, 0)":
+            return texts.cast(pa.decimal128(38, 0))
+        case "time64[us]":
+            moments = pc.binary_join_element_wise("1970-01-01", texts, " ")
+            return moments.cast(pa.timestamp("us")).cast(pa.time64("us"))
+        case "timestamp[us, UTC]":
+            return texts.cast(pa.timestamp("us", "UTC"))
+        case _:
+            return texts.cast(kind)
 
 
 def _read_json(path: str) -> pa.Table:
@@ -208,11 +275,39 @@ def _read_json(path: str) -> pa.Table:
     import pyarrow as pa
     import pyarrow.json
 
-    with Path(path).open("rb") as file:
-        if file.read(64).lstrip()[:1] != b"[":
-            return pyarrow.json.read_json(path)
-        file.seek(0)
-        return pa.Table.from_pylist(json.load(file))
+    data = Path(path).read_bytes()
+    if data[:64].lstrip()[:1] == b"[":
+        data = "\n".join(map(json.dumps, json.loads(data))).encode()
+    table = pyarrow.json.read_json(BytesIO(data))
+    if exact := {name: kind for name in table.column_names if (kind := _exact(table[name]))}:
+        options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(exact))
+        table = pyarrow.json.read_json(BytesIO(data), parse_options=options).select(
+            table.column_names
+        )
+    columns = [
+        _typed(column, TIMES) if column.type == pa.string() else column for column in table.columns
+    ]
+    return pa.table(columns, table.column_names)
+
+
+def _exact(column: pa.ChunkedArray) -> pa.DataType | None:
+    """Return the type with which a column of JSON is to be read anew, since what pyarrow made of
+    it has lost something: digits of integers, or the zone of a moment.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(column.type):
+        return pa.string()
+    if not pa.types.is_floating(column.type):
+        return None
+    ends = pc.min_max(column).as_py()
+    beyond = any(abs(end or 0) >= 1 << 63 for end in ends.values())
+    return (
+        pa.decimal128(38, 0)
+        if beyond and pc.all(pc.equal(pc.floor(column), column)).as_py()
+        else None
+    )
 
 
 def columns_of(catalog: Catalog, table: exp.Expr, names: Sequence[str] | None) -> list[Column]:
@@ -271,7 +366,7 @@ def _read_csv(
 ) -> pa.Table:
     import pyarrow.csv
 
-    names, delimiter = [c.name for c in columns], _delimiter(path, given)
+    names, delimiter = [c.name for c in columns], _delimiter(path, given) or ","
     with Path(path).open(encoding="utf-8-sig") as lines:
         first = [
             part.strip().strip('"').lower()
@@ -285,18 +380,18 @@ def _read_csv(
     return pyarrow.csv.read_csv(
         path,
         pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(header)),
-        _parsing(path, given),
+        _parsing(delimiter),
         _converting(given, dict(zip(names, types, strict=True))),
     )
 
 
-def _parsing(path: str, given: Mapping[str, str]) -> Any:
+def _parsing(delimiter: str) -> Any:
     import pyarrow.csv
 
-    return pyarrow.csv.ParseOptions(delimiter=_delimiter(path, given), newlines_in_values=True)
+    return pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
 
 
-def _converting(given: Mapping[str, str], types: Mapping[str, pa.DataType] | None = None) -> Any:
+def _converting(given: Mapping[str, str], types: Mapping[str, pa.DataType]) -> Any:
     import pyarrow.csv
 
     return pyarrow.csv.ConvertOptions(
@@ -331,7 +426,9 @@ def write(table: pa.Table, path: str, given: Mapping[str, str], node: exp.Expr) 
             pyarrow.csv.write_csv(
                 table,
                 path,
-                pyarrow.csv.WriteOptions(include_header=header, delimiter=_delimiter(path, given)),
+                pyarrow.csv.WriteOptions(
+                    include_header=header, delimiter=_delimiter(path, given) or ","
+                ),
             )
         else:
             raise SqlError("COPY writes CSV and Parquet", node)
@@ -355,9 +452,10 @@ def _format(path: str, given: Mapping[str, str], node: exp.Expr) -> str:
     return form
 
 
-def _delimiter(path: str, given: Mapping[str, str]) -> str:
+def _delimiter(path: str, given: Mapping[str, str]) -> str | None:
+    """Return the delimiter that options or the file's name say."""
     own = next((given[key] for key in ("delimiter", "delim", "sep") if key in given), None)
-    return own.replace("\\t", "\t") if own is not None else "\t" if path.endswith(".tsv") else ","
+    return own.replace("\\t", "\t") if own is not None else "\t" if path.endswith(".tsv") else None
 
 
 def _nested(column: Column) -> str:
