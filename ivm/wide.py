@@ -20,7 +20,7 @@ import numpy as np
 
 from ivm.errors import IvmError
 from ivm.names import CATALOG, MULTIPLICITY, is_helper, kept_views, wide_names
-from pagestore.errors import MissingError, SchemaError
+from pagestore.errors import MissingError, PagestoreError, SchemaError
 from pagestore.host import (
     Column,
     Delta,
@@ -298,6 +298,7 @@ def _is_nested(type_: str) -> bool:
     return type_.endswith("[]") or type_.startswith(("STRUCT(", "TUPLE(", "MAP("))
 
 
+UNREAD = ValueError, LookupError, TypeError  # what a text raises that is no nested value
 TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|.", re.DOTALL)
 
 
@@ -351,8 +352,28 @@ def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
 
 
 def _nested(column: pa.ChunkedArray, type_: str) -> pa.Array:
-    """Return the values of a column of texts, which are JSON without the brackets around it."""
+    """Return the values of a column of texts, which are JSON without the brackets around it.
+
+    Raises IvmError for a text that is none, as edits that are not SQL's can write it.
+    """
     texts = column.to_pylist()
+    try:
+        return _read(texts, type_)
+    except PagestoreError:
+        raise
+    except UNREAD:
+        for text in texts:
+            try:
+                _read([text], type_)
+            except UNREAD:
+                raise IvmError(
+                    f"the text {text!r} is no {type_}, and was not written by SQL: set it right by an "
+                    "UPDATE, and write such a column by SQL"
+                ) from None
+        raise
+
+
+def _read(texts: Sequence[str | None], type_: str) -> pa.Array:
     values = json.loads(f"[{','.join(f'[{text or str()}]' for text in texts)}]", strict=False)
     return _array(
         [None if text is None else value for text, value in zip(texts, values, strict=True)], type_
@@ -384,6 +405,8 @@ def _plain(values: list[Any], kind: pa.DataType) -> pa.Array:
     try:
         return array.cast(kind)
     except pa.ArrowInvalid:
+        if name == "string":
+            raise
         raise IvmError(
             f"a list, struct or map has a number beyond its type, {kind}: CAST it AS BIGINT"
         ) from None

@@ -158,6 +158,8 @@ def _counted(columns: list[Any], schema: Schema, keys_allowed: bool) -> list[Any
         raise SchemaError(
             f"{len(columns)} columns for a relation of {len(schema.columns)} ({schema})"
         )
+    for place, values in enumerate(columns):
+        _refuse_value(f"column {place}", values, f"({', '.join(map(_shown, columns))})")
     return list(columns)
 
 
@@ -166,12 +168,7 @@ def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool
     given, columns = [name for name, _ in named], dict(named)
     names = schema.key if keys_allowed and sorted(given) == sorted(schema.key) else schema.names
     for name, values in columns.items():
-        if isinstance(values, str | bytes | Mapping) or not isinstance(
-            values, Iterable | pa.Array | pa.ChunkedArray
-        ):
-            shown = _shown(values)
-            remedy = f"one row is given in a list, as [{{{name!r}: {shown}, …}}]"
-            raise SchemaError(f"column {name!r} is {shown}, and no list of values; {remedy}")
+        _refuse_value(f"column {name!r}", values, f"{{{name!r}: {_shown(values)}, …}}")
     try:
         check_names(given, schema, names)
     except SchemaError as error:
@@ -179,6 +176,15 @@ def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool
             str(error), {name: columns[name] for name in names if name in columns}
         ) from None
     return [columns[name] for name in names]
+
+
+def _refuse_value(where: str, values: Any, row: str) -> None:
+    """Raise SchemaError for one value where a column is to be, as where a row is taken for columns."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(
+        values, Iterable | pa.Array | pa.ChunkedArray
+    ):
+        remedy = f"one row is given in a list, as [{row}]"
+        raise SchemaError(f"{where} is {_shown(values)}, and no list of values; {remedy}")
 
 
 class Misnamed(SchemaError):

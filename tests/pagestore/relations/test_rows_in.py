@@ -170,6 +170,11 @@ def test_columns_by_name():
         ([{"x": 1, "y": "a"}, {"x": 1}], "row 1: column 'y' is missing"),
         ([[1, 2, 3], [4, 5, 6]], "row 0 has 3 values; .*a list of columns is given by columns="),
         ([{1, 2}], r"row 0 is \{1, 2\}; a record is a tuple"),
+        (
+            (1, np.array([7, 8])),
+            r"column 0 is 1, and no list of values; one row .* as \[\(1, array",
+        ),
+        (("a", range(2)), "column 0 is 'a', and no list of values"),
     ],
 )
 def test_what_is_no_row(rows, says):

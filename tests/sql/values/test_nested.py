@@ -2,6 +2,7 @@
 columns, equal to what DuckDB gives, and refused where it refuses.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ import duckdb
 import pytest
 
 import ivm
+from ivm.errors import IvmError
 from tests.support.sql.oracle import Both, rows_of
 
 # of each value, the types that it is converted to
@@ -310,3 +312,29 @@ def test_a_text_with_a_line_end_is_one_value_of_lists(both: Both) -> None:
         "{'a': s}.a = s", "MAP {s: 1}[s]", "json_object(s, s)", "to_json({'a': s}) ->> 'a' = s",
     ):  # fmt: skip
         both.ask(f"SELECT id, {term} AS r FROM lines ORDER BY id")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("x", "INTEGER[]"),
+        ("[1]", "INTEGER[]"),
+        ("1,[2]", "INTEGER[][]"),
+        ('{"a": 1}', "VARCHAR[]"),
+        ('"x"', "TIME[]"),
+        ('"x"', "DATE[]"),
+        ("", "STRUCT(x INTEGER)"),
+        ("1", "MAP(VARCHAR, INTEGER)"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["SELECT b FROM t", "SELECT * FROM v"])
+def test_a_text_that_is_no_list_is_said(text: str, kind: str, asked: str) -> None:
+    """Edits that are not SQL's store texts as they are."""
+    with ivm.open(":memory:") as ws:
+        ws.sql(f"CREATE TABLE t (a INTEGER PRIMARY KEY, b {kind})")
+        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT b FROM t")
+        ws.insert("t", [(1, None), (2, text)])
+        with pytest.raises(IvmError, match=re.escape(f"the text {text!r} is no {kind}, and was")):
+            ws.sql(asked)
+        ws.sql("UPDATE t SET b = NULL WHERE a = 2")
+        assert [*ws.sql(asked)] == [(None,), (None,)]
