@@ -12,7 +12,7 @@ are neighbours are met at one place each, and then all that counts is which part
 read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,26 +41,48 @@ def none_heavy(_predicate: str, _column: int) -> Mapping[int, float]:
 
 
 class Sample:
-    """Blocks of neighbouring rows[C, n] of a relation of `count` rows; `place` int64[n] is the
-    block of each row.
+    """Blocks of neighbouring rows of a relation of `count` rows: `size` rows, each column of which
+    is read when it is first asked for, as the blocks that `read` yields; `place` int64[size] is
+    the block of each row.
     """
 
-    def __init__(self, blocks: list[np.ndarray], count: int) -> None:
-        self.rows, self.count = np.ascontiguousarray(np.concatenate(blocks, axis=1)), count
-        self.place = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
+    def __init__(
+        self, read: Callable[[int], Iterable[np.ndarray]], block: int, size: int, count: int
+    ) -> None:
+        """All blocks but the last have `block` rows."""
+        self._read, self.size, self.count = read, size, count
+        self.place = np.arange(size) // block
+        self._columns = dict[int, np.ndarray]()
         self._known = dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]()
+
+    @classmethod
+    def of(cls, pages: Any, tree: Any, every: int) -> "Sample":
+        """Return every `every`-th block of a tree."""
+        blocks, rest = divmod(tree.count, BLOCK_ROWS * every)
+        return cls(
+            lambda column: read_blocks(pages, tree, BLOCK_ROWS, every, (column,)),
+            BLOCK_ROWS,
+            blocks * BLOCK_ROWS + min(rest, BLOCK_ROWS),
+            tree.count,
+        )
+
+    def column(self, column: int) -> np.ndarray:
+        """Return the words int64[size] of a column."""
+        if column not in self._columns:
+            self._columns[column] = np.concatenate([*self._read(column)], axis=1)[0]
+        return self._columns[column]
 
     @property
     def is_whole(self) -> bool:
         """Whether these are all rows."""
-        return bool(self.rows.shape[1] == self.count)
+        return self.size == self.count
 
     def distinct(self, columns: tuple[int, ...]) -> float:
         """Estimate the distinct tuples of some columns; exact if these are all.  O(n)."""
         if self.is_whole:
             return float(len(self._numbered(columns)[1]))
         places = self.places(columns)
-        blocks, read = int(self.place[-1]) + 1, self.rows.shape[1] / self.count
+        blocks, read = int(self.place[-1]) + 1, self.size / self.count
         once, twice = np.count_nonzero(places == 1), np.count_nonzero(places == 2)
         unmet = once**2 / max(
             1.0, 2 * twice * blocks / max(1, blocks - 1) + once * read / (1 - read)
@@ -77,7 +99,7 @@ class Sample:
         row of each number.  O(n).
         """
         if columns not in self._known:
-            words = self.rows[columns[-1]] if columns else np.zeros_like(self.place)
+            words = self.column(columns[-1]) if columns else np.zeros_like(self.place)
             if len(columns) < 2:
                 made = Numbers(words[None])
                 self._known[columns] = made.numbers, made.firsts
@@ -92,7 +114,7 @@ class Sample:
         """Estimate how many rows each heavy hitter of a column is in; of a part, those that
         several blocks have.
         """
-        words, (numbers, firsts) = self.rows[column], self._numbered((column,))
+        words, (numbers, firsts) = self.column(column), self._numbered((column,))
         times = np.bincount(numbers)
         often = np.flatnonzero(
             times > max(len(words) * HEAVY_SHARE, HEAVY_FACTOR * len(words) / len(firsts))
@@ -104,7 +126,7 @@ class Sample:
         }
 
     def _spreads(self, column: int, word: int) -> bool:
-        places = self.place[self.rows[column] == word]
+        places = self.place[self.column(column) == word]
         return bool(places[0] != places[-1])
 
 
@@ -181,6 +203,5 @@ class Statistics:
         if predicate not in self._samples:
             tree = self._trees[predicate]
             every = 1 if self._whole or tree.count <= WHOLE_ROWS else -(-tree.count // SAMPLE_ROWS)
-            blocks = [*read_blocks(self._source.pages, tree, BLOCK_ROWS, every)]
-            self._samples[predicate] = Sample(blocks, tree.count)
+            self._samples[predicate] = Sample.of(self._source.pages, tree, every)
         return self._samples[predicate]

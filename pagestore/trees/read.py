@@ -97,18 +97,20 @@ def read_batches(
             yield out[:, :n]
 
 
-def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.ndarray]:
+def read_blocks(
+    pages: Pages, tree: Tree, rows: int, every: int, columns: tuple[int, ...] | None = None
+) -> Iterator[np.ndarray]:
     """Yield every `every`-th block [C, <= rows] of `rows` records; between them only leaf
     headers are read.
     """
     spec, ref, none = tree.spec, tree.on(pages), np.zeros(1, np.int64)
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     checked(SEEK.call(ref, none, 0, cursor, 0), spec)
-    blocks = (np.arange(spec.columns), rows), (none[:0], rows * (every - 1))
-    for columns, most in cycle(blocks):
-        out = np.empty((len(columns), most), np.int64)
-        n = checked(READ.call(ref, columns, none, 0, cursor, out), spec)
-        if n and len(columns):
+    places = np.array(range(spec.columns) if columns is None else columns, np.int64)
+    for wanted, most in cycle(((places, rows), (none[:0], rows * (every - 1)))):
+        out = np.empty((len(wanted), most), np.int64)
+        n = checked(READ.call(ref, wanted, none, 0, cursor, out), spec)
+        if n and len(wanted):
             yield out[:, :n]
         if n < most:
             return

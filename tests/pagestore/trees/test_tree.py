@@ -204,6 +204,10 @@ def test_blocks_are_every_so_many_records(rows, every):
     assert len(blocks) == len(starts)
     for start, block in zip(starts, blocks, strict=True):
         assert (block == whole[:, start : start + rows]).all()
+    for block, column in zip(
+        blocks, read_blocks(pager.pages, tree, rows, every, (0,)), strict=True
+    ):
+        assert (block[:1] == column).all()
     none = Tree.empty(tree.spec)
     assert [*read_blocks(pager.pages, none, rows, every)] == []
 
