@@ -29,13 +29,14 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
 from itertools import chain
-from re import fullmatch
+from re import compile
 from typing import Any
 
 from ivm.errors import Where
 
 # a name that needs no quotes; names with a $ are internal
 WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"
+_is_word = compile(WORD).fullmatch
 RESERVED = "true", "false", "_"
 Type = str  # pagestore's type texts: int64, decimal(p,s), timestamp(zone), ...
 # None is null
@@ -334,7 +335,7 @@ def show_name(name: str) -> str:
     >>> show_name("customer:email"), show_name("Straße"), show_name("Order Date"), show_name("true")
     ('customer:email', 'Straße', '`Order Date`', '`true`')
     """
-    return name if fullmatch(WORD, name) and name not in RESERVED else f"`{name}`"
+    return name if _is_word(name) and name not in RESERVED else f"`{name}`"
 
 
 def show_predicate(predicate: Predicate) -> str:
@@ -535,7 +536,7 @@ def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var |
             case Call():
                 yield from leaves(node.args)
             case Atom():
-                yield from leaves(node.terms)
+                yield from node.terms
             case Negation():
                 yield from leaves(node.body)
             case Aggregate():

@@ -191,9 +191,8 @@ class Hoist:
         """Convert a node to a variable: a new one for a term, a function's value or `_`."""
         if isinstance(node, ir.Var):
             return node
-        name = replace(
-            next(self.fresh), marked=isinstance(node, Anonymous) and node.marked, where=node.where
-        )
+        marked = isinstance(node, Anonymous) and node.marked
+        name = ir.Var(next(self.fresh).name, marked=marked, where=node.where)
         if isinstance(node, Application) and self.reads(node):
             extra.append(ir.Atom(node.name, self.simple(node.args, extra), name, where=node.where))
         elif not isinstance(node, Anonymous):
@@ -453,17 +452,18 @@ def _whole(literal: ir.Literal, unnamed: set[str]) -> ir.Literal:
 
 def _own(body: Conj, outer: set[ir.Var]) -> set[ir.Var]:
     """Return the variables scoped to this conjunction: in a literal of it, or in two parts."""
-    uses: Counter[ir.Var] = Counter()
+    own, uses = set[ir.Var](), Counter[ir.Var]()
     for part in body.parts:
         match part:
             case ir.Atom() | ir.Compare():
-                uses.update(2 * ir.variables(part))
+                own.update(ir.variables(part))
             case Disj():
                 for option in part.options:
                     uses.update(_mentioned(option))
             case Refusal():
                 uses.update(_mentioned(part.body))
-    return {v for v, n in uses.items() if n > 1} - outer
+    own.update(v for v, n in uses.items() if n > 1)
+    return own - outer
 
 
 def _mentioned(body: Conj) -> set[ir.Var]:

@@ -73,25 +73,34 @@ class _Guards:
             guarded.append(literal)
             if isinstance(literal, ir.Atom):
                 guarded += self._of_atom(literal, shared)
-        nulls = may_be_null(tuple(guarded), self._known, outer)
+        if any(isinstance(literal, ir.Compare) for literal in literals):
+            guarded += self._of_comparisons(literals, tuple(guarded), outer)
+        guarded = [*dict.fromkeys(guarded)]
+        if not any(isinstance(literal, ir.Negation) for literal in literals):
+            return (*guarded,)
+        nulls = may_be_null((*guarded,), self._known, outer)
+        return tuple(
+            replace(x, body=self.conjunction(x.body, nulls)) if isinstance(x, ir.Negation) else x
+            for x in guarded
+        )
+
+    def _of_comparisons(
+        self, literals: ir.Disjunct, guarded: ir.Disjunct, outer: Nulls
+    ) -> Iterator[ir.Compare]:
+        """Yield the conditions for the comparisons of a conjunction, whose atoms are guarded."""
+        nulls = may_be_null(guarded, self._known, outer)
         defining = {
             id(equation) for equation, _, _ in _definitions(literals, self._bound(literals, outer))
         }
         for literal in literals:
-            if (
-                isinstance(literal, ir.Compare)
-                and id(literal) not in defining
-                and not tests_null(literal)
-            ):
-                names = (v for v in _strict(literal.left, literal.right) if nulls.get(v.name))
-                guarded += [_guard(v, self._types[v.name]) for v in names]
-            elif isinstance(literal, ir.Compare) and id(literal) not in defining:
-                guarded.append(NEVER)
-        nulls = may_be_null(tuple(guarded), self._known, outer)
-        return tuple(
-            replace(x, body=self.conjunction(x.body, nulls)) if isinstance(x, ir.Negation) else x
-            for x in dict.fromkeys(guarded)
-        )
+            if not isinstance(literal, ir.Compare) or id(literal) in defining:
+                continue
+            if tests_null(literal):
+                yield NEVER
+                continue
+            for v in _strict(literal.left, literal.right):
+                if nulls.get(v.name):
+                    yield _guard(v, self._types[v.name])
 
     @staticmethod
     def _bound(literals: ir.Disjunct, outer: Nulls) -> set[str]:
@@ -177,11 +186,10 @@ def may_be_null(literals: ir.Disjunct, known: Known, outer: Nulls | None = None)
     nulls = dict(outer or {})
     for literal in literals:
         if isinstance(literal, ir.Atom):
+            nullable = {*known[literal.predicate].nullable}
             for place, term in enumerate(literal.terms):
                 if isinstance(term, ir.Var):
-                    nulls[term.name] = (
-                        nulls.get(term.name, True) and place in known[literal.predicate].nullable
-                    )
+                    nulls[term.name] = place in nullable and nulls.get(term.name, True)
     values = _values(literals)
     nulls |= {v.name: False for v in values if v.name in nulls}
     for _, target, source in _definitions(literals, {*nulls}):
@@ -194,14 +202,16 @@ def names_of_nulls(literals: ir.Disjunct, known: Known) -> frozenset[str]:
     return frozenset(name for name, null in may_be_null(literals, known).items() if null)
 
 
-def names_of_null_words(literals: ir.Disjunct, known: Known) -> frozenset[str]:
+def names_of_null_words(
+    literals: ir.Disjunct, known: Known, nulls: frozenset[str]
+) -> frozenset[str]:
     """Return the variables that may be null where an atom of a conjunction is read, before the
-    others are joined, in whose columns they may not be.
+    others are joined, in whose columns they may not be; `nulls` may be after that.
     """
     atoms = [literal for literal in literals if isinstance(literal, ir.Atom)]
     read = {v.name for a in atoms for place in known[a.predicate].nullable
             if isinstance(v := a.terms[place], ir.Var)}  # fmt: skip
-    return frozenset(read - {v.name for v in _values(literals)}) | names_of_nulls(literals, known)
+    return nulls | (read - {v.name for v in _values(literals)})
 
 
 def _values(literals: ir.Disjunct) -> set[ir.Var]:

@@ -167,23 +167,25 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
     below = [[n for name in rule.reads for n in defining.get(name, ())] for rule in rules]
     if not any(below):
         return [Stratum((rule,)) for rule in rules]
-    stratum_of = _tied_rules(below)
+    stratum_of, order = _tied_rules(below)
     recursive: dict[int, set[str]] = {}
     for number, rule in enumerate(rules):
         within = {n for n in below[number] if stratum_of[n] == stratum_of[number]}
         names = {name for n in within for name in rules[n].writes if name in rule.reads}
         recursive.setdefault(stratum_of[number], set()).update(names)
-    # rules of a recursive view that read none of them are in the stratum, too
-    for s, names in recursive.items():
-        for name in names:
-            for number in defining[name]:
-                stratum_of[number] = s
+    if any(recursive.values()):
+        # rules of a recursive view that read none of them are in the stratum, too
+        for s, names in recursive.items():
+            for name in names:
+                for number in defining[name]:
+                    stratum_of[number] = s
+        order = _sorted(below, stratum_of)
     members: dict[int, list[int]] = {}
     for number, s in enumerate(stratum_of):
         members.setdefault(s, []).append(number)
     return [
         Stratum(tuple(rules[number] for number in members[s]), frozenset(recursive[s]))
-        for s in _sorted(below, stratum_of)
+        for s in order
     ]
 
 
@@ -200,13 +202,14 @@ def recursive_names(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
     return {name: stratum.recursive for stratum in strata_of(rules) for name in stratum.recursive}
 
 
-def _tied_rules(below: Sequence[Sequence[int]]) -> list[int]:
-    """Number the rules, equally if they depend on one another; rule i reads below[i]."""
+def _tied_rules(below: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """Number the rules, equally if they depend on one another; rule i reads below[i]. Return
+    these numbers of strata, and in which order strata are evaluated.
+    """
     stratum_of = list(range(len(below)))
     while True:
         try:
-            _sorted(below, stratum_of)
-            return stratum_of
+            return stratum_of, _sorted(below, stratum_of)
         except CycleError as error:
             tied = set(error.args[1])
             stratum_of = [min(tied) if s in tied else s for s in stratum_of]

@@ -95,7 +95,7 @@ class Conjunction:
         self.links: list[tuple[Filter, Link]] = []
         self._fresh = 0
         self.nulls = names_of_nulls(disjunct, predicates)
-        self._null_words = names_of_null_words(disjunct, predicates)
+        self._null_words = names_of_null_words(disjunct, predicates, self.nulls)
         # The text alone decides which variables are keys. Atoms add fresh ones, for constants and
         # repeated variables; after that it is known which variables atoms enumerate, and so which
         # comparisons the join can seek by.
@@ -544,7 +544,7 @@ class ChoiceConjunction(ScanConjunction):
             rule, (*self._common, *chain(*self._options)), predicates, stored_keys, encode
         )
         self.nulls = names_of_nulls(self._common, predicates)
-        self._null_words = names_of_null_words(self._common, predicates)
+        self._null_words = names_of_null_words(self._common, predicates, self.nulls)
 
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
         super()._add_comparisons([x for x in comparisons if x in self._common])

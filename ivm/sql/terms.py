@@ -163,14 +163,20 @@ def originated(term: Term, origin: Any) -> Term:
 
 def variables(*nodes: Term | Literal | None) -> list[str]:
     """Return the variables of terms and literals, also inside negations, as often as they occur."""
-    return [
-        name
-        for node in nodes
-        for name in ([node.name] if isinstance(node, Var) else variables(*_parts_of(node)))
-    ]
+    names: list[str] = []
+    _note_variables(nodes, names)
+    return names
 
 
-def _parts_of(node: Term | Literal | None) -> Iterable[Term | Literal | None]:
+def _note_variables(nodes: Iterable[Term | Literal | None], names: list[str]) -> None:
+    for node in nodes:
+        if isinstance(node, Var):
+            names.append(node.name)
+        elif node is not None:
+            _note_variables(_parts_of(node), names)
+
+
+def _parts_of(node: Term | Literal) -> Iterable[Term | Literal | None]:
     match node:
         case Call():
             return node.args
