@@ -74,14 +74,7 @@ from pagestore.trees.folds import (
 )
 from pagestore.trees.kernels.cursor import TREE_WORDS
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
-from pagestore.trees.read import (
-    count_prefixes,
-    first_from,
-    get,
-    last_before,
-    read_batches,
-    read_blocks,
-)
+from pagestore.trees.read import Blocks, count_prefixes, first_from, get, last_before, read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import (
     NULL,
@@ -109,7 +102,7 @@ from pagestore.versions.sync_queue import SyncQueue
 __all__ = [
     "ACTIONS", "ADD", "ALONE", "CARRY", "CHECKSUM", "COUNT", "ERASE", "FEW", "INSERT", "KEYS_MAX",
     "MAIN", "MAX", "MIN", "MOST", "NULL", "ROWS_SHOWN", "SET", "SUM", "THEN", "TREE_WORDS",
-    "WORD_MAX", "WORD_MIN", "YEARS", "Coded", "Coding", "Column", "Complement", "Computed", "Delta",
+    "WORD_MAX", "WORD_MIN", "YEARS", "Blocks", "Coded", "Coding", "Column", "Complement", "Computed", "Delta",
     "Dependants", "EditQueue", "Edits", "EphemeralTransaction", "Frames", "Offered", "Operator",
     "Pages", "PreparedEdit", "PreparedSeries", "Relation", "Rope", "RowWords", "Runs", "Schema",
     "Short", "Snapshot", "Spec", "Stoppable", "Stopped", "Store", "SyncQueue", "TextFinder", "Transaction",
@@ -121,7 +114,7 @@ __all__ = [
     "interval_spec", "is_operator", "is_semilattice", "last_before", "local_path", "may_be_narrow",
     "message", "narrowed", "numbers_of", "of_numbers", "of_texts", "one_batch", "operator",
     "operator_code", "pages_of_both", "pays", "pooled", "printable", "ranks", "read_batches",
-    "read_blocks", "record_dependants", "recorded_dependants", "refuse_stopped", "register_host",
+    "record_dependants", "recorded_dependants", "refuse_stopped", "register_host",
     "repeats", "row_changes", "rows_of", "select", "select_weighted", "sort_order", "stab_many",
     "thread_lock", "to_its_end", "together", "typed", "user_cache", "value_of_word", "with_nulls",
 ]  # fmt: skip

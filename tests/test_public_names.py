@@ -42,8 +42,8 @@ MODULES = {  # each public module, and the names that it offers
         PoisonedError ReadOnlyError RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
-        ACTIONS ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
-        Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Offered Operator Pages
+        ACTIONS ADD ALONE Blocks CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE
+        EditQueue Edits EphemeralTransaction FEW Frames INSERT KEYS_MAX MAIN MAX MIN MOST NULL Offered Operator Pages
         PreparedEdit PreparedSeries ROWS_SHOWN Relation Rope RowWords Runs SET SUM Schema Short Snapshot Spec
         Stoppable Stopped Store SyncQueue THEN TREE_WORDS TextFinder Transaction Tree Turn Type
         Violation WORD_MAX WORD_MIN WritableRelation YEARS accountable accounted as_inserted ascending begins bulk
@@ -51,7 +51,7 @@ MODULES = {  # each public module, and the names that it offers
         encode external_sort first_from flags_of float_values float_words fold_many folder_named get given_rows
         has_inverse html_table in_order interval_spec is_operator is_semilattice last_before local_path may_be_narrow
         message narrowed numbers_of of_numbers of_texts one_batch operator operator_code pages_of_both
-        pays pooled printable ranks read_batches read_blocks record_dependants recorded_dependants register_host
+        pays pooled printable ranks read_batches record_dependants recorded_dependants register_host
         refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many thread_lock to_its_end
         together typed user_cache value_of_word with_nulls
     """,

@@ -12,19 +12,19 @@ are neighbours are met at one place each, and then all that counts is which part
 read.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ivm.join.groups import Numbers
 from ivm.lang.rewrite.numbers import rows_of
-from pagestore.host import read_blocks
+from pagestore.host import Blocks
 
 ROWS_ASSUMED = 1000  # of a relation that has no rows yet
 WHOLE_ROWS = 1 << 15  # a relation with up to so many rows is read whole
 SAMPLE_ROWS = 1 << 15  # of others
-BLOCK_ROWS = 1 << 9  # neighbouring rows
+SAMPLE_BLOCKS = 1 << 6  # of neighbouring rows
 HEAVY_SHARE = 1 / 64  # of the rows: a value in more of them is a heavy hitter
 HEAVY_FACTOR = 8  # if it is also in so many times the rows that a value is in on average
 
@@ -42,34 +42,21 @@ def none_heavy(_predicate: str, _column: int) -> Mapping[int, float]:
 
 class Sample:
     """Blocks of neighbouring rows of a relation of `count` rows: `size` rows, each column of which
-    is read when it is first asked for, as the blocks that `read` yields; `place` int64[size] is
-    the block of each row.
+    is read when it is first asked for; `place` int64[size] is the block of each row.
     """
 
-    def __init__(
-        self, read: Callable[[int], Iterable[np.ndarray]], block: int, size: int, count: int
-    ) -> None:
-        """All blocks but the last have `block` rows."""
-        self._read, self.size, self.count = read, size, count
-        self.place = np.arange(size) // block
+    def __init__(self, blocks: Blocks, count: int) -> None:
+        lengths = [block.shape[1] for block in blocks.read()]
+        self._blocks, self.count = blocks, count
+        self.size: int = sum(lengths)
+        self.place = np.repeat(np.arange(len(lengths)), lengths)
         self._columns = dict[int, np.ndarray]()
         self._known = dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]()
-
-    @classmethod
-    def of(cls, pages: Any, tree: Any, every: int) -> "Sample":
-        """Return every `every`-th block of a tree."""
-        blocks, rest = divmod(tree.count, BLOCK_ROWS * every)
-        return cls(
-            lambda column: read_blocks(pages, tree, BLOCK_ROWS, every, (column,)),
-            BLOCK_ROWS,
-            blocks * BLOCK_ROWS + min(rest, BLOCK_ROWS),
-            tree.count,
-        )
 
     def column(self, column: int) -> np.ndarray:
         """Return the words int64[size] of a column."""
         if column not in self._columns:
-            self._columns[column] = np.concatenate([*self._read(column)], axis=1)[0]
+            self._columns[column] = np.concatenate([*self._blocks.read(column)], axis=1)[0]
         return self._columns[column]
 
     @property
@@ -202,6 +189,8 @@ class Statistics:
     def _sample(self, predicate: str) -> Sample:
         if predicate not in self._samples:
             tree = self._trees[predicate]
-            every = 1 if self._whole or tree.count <= WHOLE_ROWS else -(-tree.count // SAMPLE_ROWS)
-            self._samples[predicate] = Sample.of(self._source.pages, tree, every)
+            is_small = self._whole or tree.count <= WHOLE_ROWS
+            size = (1, tree.count) if is_small else (SAMPLE_BLOCKS, SAMPLE_ROWS)
+            blocks = Blocks(self._source.pages, tree, *size)
+            self._samples[predicate] = Sample(blocks, tree.count)
         return self._samples[predicate]

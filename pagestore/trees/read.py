@@ -4,6 +4,10 @@ pages.
 tree        (0, a) (2, b) (4, c) (5, d) (6, e)
 read_batches(pages, tree, lo=(2,), hi=(6,), rows=2)      [[2, 4], [b, c]] then [[5], [d]]
 
+Read blocks of records that are far from each other, which leaves the pages between them alone:
+
+Blocks(pages, tree, most=2, rows=2).read(1)      [[a]] then [[d]], if 5 is the first key of a leaf
+
 Read the records of a tree from the last key to the first, leaf by leaf.
 
 An index entry holds exactly the least key below its child, so the leaf before a place begins with
@@ -23,13 +27,12 @@ first_from(pages, tree, prefixes)        found[n], the records at or after each;
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX, Pages
+from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX, WORD_MIN, Pages
 from pagestore.pages.page import unpack
 from pagestore.runtime.buffers import pooled
 from pagestore.runtime.kernel import TypedKernel
@@ -41,7 +44,7 @@ from pagestore.trees.kernels import lookup as k_lookup
 from pagestore.trees.kernels.arguments import TreeRef
 from pagestore.trees.kernels.cursor import AT_END, CURSOR_WORDS, LEAF_PAGE, LEAF_SLOT, PATH
 from pagestore.trees.scratch import scratch
-from pagestore.trees.tree import Tree, checked
+from pagestore.trees.tree import CHILD, ENTER, Tree, checked
 
 SEEK = TypedKernel(k_cursor.seek)
 READ = TypedKernel(k_cursor.read_range)
@@ -50,6 +53,7 @@ PAGES = TypedKernel(k_cursor.tree_pages)
 
 BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # at most, of a batch
 LARGE_WORDS = 1 << 25  # at most, of a large batch
+SPREAD = 4  # index entries for each block of records that are far from each other
 
 
 def batch_rows(columns: int, rows: int = BATCH_ROWS, words: int = BATCH_WORDS) -> int:
@@ -97,23 +101,64 @@ def read_batches(
             yield out[:, :n]
 
 
-def read_blocks(
-    pages: Pages, tree: Tree, rows: int, every: int, columns: tuple[int, ...] | None = None
-) -> Iterator[np.ndarray]:
-    """Yield every `every`-th block [C, <= rows] of `rows` records; between them only leaf
-    headers are read.
-    """
-    spec, ref, none = tree.spec, tree.on(pages), np.zeros(1, np.int64)
-    cursor = np.zeros(CURSOR_WORDS, np.int64)
-    checked(SEEK.call(ref, none, 0, cursor, 0), spec)
-    places = np.array(range(spec.columns) if columns is None else columns, np.int64)
-    for wanted, most in cycle(((places, rows), (none[:0], rows * (every - 1)))):
-        out = np.empty((len(wanted), most), np.int64)
-        n = checked(READ.call(ref, wanted, none, 0, cursor, out), spec)
-        if n and len(wanted):
+class Blocks:
+    """Blocks of neighbouring records, which begin with leaves about as far from each other."""
+
+    def __init__(self, pages: Pages, tree: Tree, most: int, rows: int) -> None:
+        """`most` blocks at the most, with at most `rows` records in all.  O(most * height) pages
+        are read.
+        """
+        self._tree, self._ref = tree, tree.on(pages)
+        keys = _spread_keys(pages, tree, SPREAD * most)
+        starts = np.arange(n := min(most, len(keys))) * len(keys) // n
+        self._keys, self._rows = keys[starts], max(1, rows // n)
+        self._cursors = np.zeros((n, CURSOR_WORDS), np.int64)
+        for key, cursor in zip(self._keys, self._cursors, strict=True):
+            checked(SEEK.call(self._ref, key, len(key), cursor, 0), tree.spec)
+
+    def read(self, *columns: int) -> Iterator[np.ndarray]:
+        """Yield some columns of each block, int64[C, n]."""
+        places, last = np.array(columns, np.int64), len(self._keys) - 1
+        for at, cursor in enumerate(self._cursors.copy()):
+            out = np.empty((len(columns), self._rows), np.int64)
+            stop, words = self._keys[min(at + 1, last)], self._tree.spec.keys * (at < last)
+            n = checked(READ.call(self._ref, places, stop, words, cursor, out), self._tree.spec)
             yield out[:, :n]
-        if n < most:
-            return
+
+
+def _spread_keys(pages: Pages, tree: Tree, enough: int) -> np.ndarray:
+    """Return the keys int64[n, K] of all entries of the uppermost index level that has `enough` of
+    them, or of the lowest one; the least word for a tree without index pages.
+    """
+    spec, found = tree.spec, list[int]()
+    keys, columns = np.full((spec.keys, 1), WORD_MIN), spec.keys + 1 + len(spec.scans)
+    for level in range(tree.height - 1, 0, -1):
+        if found:
+            slots = [(page, slot) for page in found for slot in range(_entries(pages, page))]
+            found = [
+                CHILD.call(pages, page, spec.keys, slot, level, columns) for page, slot in slots
+            ]
+        else:
+            found = [ENTER.call(pages, tree.pointer, level, columns)]
+        for page in found:
+            checked(page, spec)
+        keys = np.concatenate([_keys_in(pages, page, spec.keys) for page in found], axis=1)
+        if keys.shape[1] >= enough:
+            break
+    return np.ascontiguousarray(keys.T)
+
+
+def _entries(pages: Pages, page: int) -> int:
+    return int(pages.words[page + ENTRY_COUNT])
+
+
+def _keys_in(pages: Pages, page: int, keys: int) -> np.ndarray:
+    """Return the keys int64[K, n] of a page's entries."""
+    n = _entries(pages, page)
+    out = np.empty((keys, n), np.int64)
+    for column in range(keys):
+        UNPACK.call(pages.words, page, column, 0, n, out[column], 0)
+    return out
 
 
 def read(

@@ -2,13 +2,15 @@
 rows come and go.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import ivm
 from ivm.plan import statistics
 from ivm.plan.statistics import SAMPLE_ROWS, WHOLE_ROWS, Statistics
-from pagestore.host import NULL, read_blocks
+from pagestore.host import NULL
 
 ROWS = 300_000
 RNG = np.random.default_rng(5)
@@ -88,9 +90,13 @@ def test_a_committed_relation_is_sampled_once_for_all_that_is_installed(monkeypa
     the columns are read that its atom shares with others.
     """
     read = []
-    monkeypatch.setattr(
-        statistics, "read_blocks", lambda *given: read.append(given[-1]) or read_blocks(*given)
-    )
+
+    class Noted(statistics.Blocks):
+        def read(self, *columns):
+            read.extend(columns)
+            return super().read(*columns)
+
+    monkeypatch.setattr(statistics, "Blocks", Noted)
     with opened() as workspace:
         workspace.install("s[k] = v -> int(k), int(v).", "more")
         with workspace.transaction() as txn:
@@ -99,7 +105,7 @@ def test_a_committed_relation_is_sampled_once_for_all_that_is_installed(monkeypa
         rule = "(k, m) <- r[k] = v, s[m] = v, k < 9, m < 9."
         for number, times in (("1", 2), ("2", 0)):
             workspace.install("p" + number + rule, "p" + number)
-            assert read == [(1,)] * times
+            assert read == [1] * times
             read.clear()
         workspace.query("q" + rule)
         assert not read
@@ -119,7 +125,8 @@ def test_places_of_tuples_are_counted(span, ordered):
     rows = drawn.integers(0, span, (2, 3000))[:, drawn.integers(0, 900, 3000)]
     rows[0, :9] = NULL
     rows = rows[:, np.lexsort(rows[::-1])] if ordered else rows
-    sample = statistics.Sample(lambda column: np.split(rows[[column]], 30, axis=1), 100, 3000, 9000)
+    read = SimpleNamespace(read=lambda *columns: np.split(rows[[*columns]], 30, axis=1))
+    sample = statistics.Sample(read, 9000)
     for columns in ((), (0,), (1,), (0, 1)):
         met = np.unique(np.concatenate([rows[[*columns]], sample.place[None]]), axis=1)
         _, times = np.unique(met[:-1], axis=1, return_counts=True)

@@ -24,6 +24,7 @@ from pagestore.trees.kernels.edit import cut_edits
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 from pagestore.trees.read import (
     SHARE,
+    Blocks,
     RecordFinder,
     count,
     count_prefixes,
@@ -31,7 +32,6 @@ from pagestore.trees.read import (
     pages_of,
     read,
     read_batches,
-    read_blocks,
 )
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
@@ -195,21 +195,35 @@ def big_tree(n=200_000, page_size=4096):
     return pager, bulk(pager, Spec(1, 1, 0), [keys[None, : n // 3], keys[None, n // 3 :]]), keys
 
 
-@pytest.mark.parametrize("rows, every", [(1000, 1), (1000, 7), (64, 100), (10**6, 3)])
-def test_blocks_are_every_so_many_records(rows, every):
-    pager, tree, _ = big_tree()
-    blocks = [*read_blocks(pager.pages, tree, rows, every)]
-    whole = read(pager.pages, tree)
-    starts = range(0, whole.shape[1], rows * every)
-    assert len(blocks) == len(starts)
-    for start, block in zip(starts, blocks, strict=True):
-        assert (block == whole[:, start : start + rows]).all()
-    for block, column in zip(
-        blocks, read_blocks(pager.pages, tree, rows, every, (0,)), strict=True
-    ):
-        assert (block[:1] == column).all()
-    none = Tree.empty(tree.spec)
-    assert [*read_blocks(pager.pages, none, rows, every)] == []
+@pytest.mark.parametrize("churned", [False, True])
+@pytest.mark.parametrize(
+    "most, rows", [(1, 10**6), (8, 800), (64, 1 << 15), (64, 10**6), (10**4, 10**4)]
+)
+def test_blocks_lie_about_as_far_from_each_other(churned, most, rows):
+    """They begin with leaves, none overlaps the next, and few pages are read."""
+    pager, tree, keys = big_tree()
+    if churned:
+        some = keys[None, (np.arange(len(keys)) % 3 > 0) & (keys < 700_000)]
+        tree, *_ = apply(pager, tree, np.full(some.shape[1], ERASE), some)
+    whole, pager.pages.seen[:] = read(pager.pages, tree)[0], 0
+    blocks = Blocks(pager.pages, tree, most, rows)
+    found = [block[0] for block in blocks.read(0)]
+    seen = np.count_nonzero(pager.pages.seen)
+    begun = np.searchsorted(whole, [block[0] for block in found])
+    ends = [*begun[1:], len(whole)]
+    assert begun[0] == 0 and len(found) <= most
+    for start, end, block in zip(begun, ends, found, strict=True):
+        assert (block == whole[start : min(end, start + rows // len(found))]).all()
+        assert end - start < 4 * len(whole) / len(found)
+    assert seen <= 4 + 4 * len(found) + 2 * sum(map(len, found)) / 100
+    assert [block.shape for block in blocks.read()] == [(0, len(block)) for block in found]
+
+
+def test_blocks_of_a_small_tree_are_all_of_it():
+    pager, tree, _ = big_tree(30)
+    assert [block.tolist() for block in Blocks(pager.pages, tree, 8, 100).read(0)] == [
+        [[*range(0, 210, 7)]]
+    ]
 
 
 def test_a_delta_reads_only_what_differs():
