@@ -38,6 +38,10 @@ CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECA
 # of what the parser counts from 0
 SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
+# in the meta of a join: tables are joined as they come, whatever commas are between them, and a name
+# of USING is that of the first; columns of USING are shown before all others
+IN_TURN, KEYS_FIRST = "in turn", "keys first"
+JOINS = {"postgres": [KEYS_FIRST], "sqlite": [IN_TURN], "spark": [IN_TURN, KEYS_FIRST]}
 ADAPTS = "adapts"  # in the meta of a set operation where a constant text may be of any type
 SOURCE = "source"  # in the meta of a CREATE: its text and its dialect
 COMMAS_MAX = 600_000  # of one text, outside quotes
@@ -205,6 +209,8 @@ def _change(part: exp.Expr, statement: exp.Expr, dialect: str) -> None:
         schemas.leave_out(part, dialect)
     elif dialect != "duckdb" and isinstance(part, exp.SetOperation):
         part.meta[ADAPTS] = True
+    elif isinstance(part, exp.Join):
+        part.meta.update(dict.fromkeys(JOINS.get(dialect, ()), True))
     if dialect == "postgres" and isinstance(part, exp.Table | exp.Unnest):
         postgres.name_column(part)
 

@@ -5,11 +5,12 @@ of its clauses.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sqlglot import exp
 
+from ivm.sql.dialects.read import IN_TURN
 from ivm.sql.errors import SqlError, counted, nearest
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Needs, Scope, text_of
@@ -167,3 +168,33 @@ class Clauses:
 def unaliased(node: exp.Expr) -> exp.Expr:
     """Return an expression without its alias."""
     return node.this if isinstance(node, exp.Alias) else node
+
+
+def after_commas(joins: Sequence[exp.Join]) -> list[exp.Join]:
+    """Return joins of which those after a comma are done before the comma, where it matters: the
+    rows of `FROM a, b FULL JOIN c USING (k)` are those of `FROM a, (b FULL JOIN c USING (k))`.
+    """
+    groups: list[list[exp.Join]] = [[]]
+    for join in joins:
+        if not any(map(join.args.get, ("on", "using", "side", "kind", "method"))):
+            groups.append([])
+        groups[-1].append(join)
+    apart = [n > 0 and any(map(_is_of_its_tables, group)) for n, group in enumerate(groups)]
+    return [
+        join
+        for group, is_apart in zip(groups, apart, strict=True)
+        for join in ([_as_one(*group)] if is_apart else group)
+    ]
+
+
+def _is_of_its_tables(join: exp.Join) -> bool:
+    """Return whether the rows of a join depend on which tables were joined before it."""
+    named = bool(join.args.get("using")) or join.method == "NATURAL"
+    return not join.meta.get(IN_TURN) and (named or join.side in ("RIGHT", "FULL"))
+
+
+def _as_one(first: exp.Join, *others: exp.Join) -> exp.Join:
+    whole = first.copy()
+    for join in others:
+        whole.this.append("joins", join.copy())
+    return whole

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from ivm.sql.conversions import alike
+from ivm.sql.dialects.read import IN_TURN, KEYS_FIRST
 from ivm.sql.errors import SqlError
 from ivm.sql.queries import relations
 from ivm.sql.queries.clauses import Translator
 from ivm.sql.queries.row_numbers import Key, copied, numbered, ordering
-from ivm.sql.queries.scope import Needs, Scope, Source
+from ivm.sql.queries.scope import SHOWN, Needs, Scope, Source
 from ivm.sql.queries.sets import union
 from ivm.sql.queries.subqueries import has_one_row
 from ivm.sql.rules import Body, Table, column_of
@@ -36,11 +38,8 @@ class Joins:
         return self.scope.sources
 
     def first(self, node: exp.Expr) -> None:
-        """Add the first table."""
-        self._add(*self._item(node))
-        self._nested(node)
-
-    def _nested(self, node: exp.Expr) -> None:
+        """Add the first table, and those that are joined to it before any other."""
+        self._add(*self._table(node))
         for join in node.args.get("joins") or ():
             self.join(join)
 
@@ -55,16 +54,22 @@ class Joins:
         self.sources.extend(sources)
 
     def _item(self, node: exp.Expr, lateral: bool = False) -> tuple[Body, list[Source]]:
+        """Return the body and the columns of a side of a join."""
+        if not node.args.get("joins"):
+            return self._table(node, lateral)
+        inner = Joins(
+            self.queries, Scope(Body(self.scope.body.outer), [], self.scope.parent), self.needs
+        )
+        inner.first(node)
+        return inner.scope.body, inner.sources
+
+    def _table(self, node: exp.Expr, lateral: bool = False) -> tuple[Body, list[Source]]:
         """Return the body and the columns of a table, a subquery or a function."""
         outer = self.scope if lateral else self.scope.parent
         if isinstance(node, exp.Lateral):
             return self._item(node.this if not node.alias else _with_alias(node), lateral=True)
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
-            inner = Joins(
-                self.queries, Scope(Body(self.scope.body.outer), [], self.scope.parent), self.needs
-            )
-            inner.first(node.this)
-            return inner.scope.body, inner.sources
+            return self._item(node.this)
         rows = relations.rows(self.queries, node, outer)
         alias = node.alias_or_name
         columns = (
@@ -98,8 +103,8 @@ class Joins:
             body.outer = self.scope.body.outer
         using = self._using(node, sources)
         self._add(body, sources)
-        self._nested(node.this)
         self.match(node, using, sources)
+        self._lead(node, using, sources)
 
     def _using(self, node: exp.Join, sources: list[Source]) -> list[str]:
         """Return the names of the columns that USING or NATURAL joins by."""
@@ -116,7 +121,7 @@ class Joins:
             ]
             if not (both := [name for name in left if name.lower() in right]):
                 raise SqlError("NATURAL JOIN finds no common column: write CROSS JOIN", node)
-            return both
+            return [*dict.fromkeys(both)]
         return []
 
     def match(self, node: exp.Join, using: list[str], right: list[Source]) -> None:
@@ -134,46 +139,93 @@ class Joins:
             if source.find(name) is not None:
                 source.merged.add(name.lower())
 
+    def _lead(self, node: exp.Join, using: list[str], right: list[Source]) -> None:
+        """Let the columns of USING come first, in a dialect that shows them so."""
+        if not node.meta.get(KEYS_FIRST):
+            return
+        names = [name.lower() for name in using]
+        for source in right:
+            source.leading = [name for name in source.leading if name not in names]
+        first = self.sources[0]
+        first.leading = [*names, *(name for name in first.leading if name not in names)]
+        if node.meta.get(IN_TURN):
+            for name in names:
+                left = next(source for source in self.sources if source.find(name))
+                for source in (left, *right):
+                    source.keys += [name] * (source.find(name) is not None)
+
     def _pair(self, name: str, right: list[Source], node: exp.Join) -> tuple[Typed, Typed]:
-        left = [
-            s.find(name) for s in self.sources if s not in right and name.lower() not in s.merged
-        ]
-        other = [s.find(name) for s in right]
-        lefts, others = [v for v in left if v is not None], [v for v in other if v is not None]
-        if not lefts or not others:
+        left = [source for source in self.sources if source not in right]
+        both = (self._holder(name, side, node).find(name) for side in (left, right))
+        one, other = (value for value in both if value is not None)
+        if one.type.store != other.type.store:
+            raise SqlError(f"USING ({name}): the columns are {one.type} and {other.type}", node)
+        return one, other
+
+    def _holder(self, name: str, side: list[Source], node: exp.Join) -> Source:
+        """Return the table that shows a column of USING on a side of a join.  Raises SqlError."""
+        found = [s for s in side if s.find(name) and name.lower() not in s.merged]
+        if not found:
             raise SqlError(f"USING ({name}): both tables need a column {name}", node)
-        if lefts[0].type.store != others[0].type.store:
-            raise SqlError(
-                f"USING ({name}): the columns are {lefts[0].type} and {others[0].type}", node
-            )
-        return lefts[0], others[0]
+        if len(found) > 1 and not node.meta.get(IN_TURN):
+            ways = " and ".join(f"{source.alias}.{name}" for source in found)
+            raise SqlError(f"USING ({name}) may mean {ways}: join ON an equation", node)
+        return found[0]
+
+    # -- joins whose right side is a subquery
 
     def _semi(self, node: exp.Join, wanted: bool) -> None:
         """SEMI and ANTI joins: rows of the left for which there is a match, or none."""
-        inner = exp.select("1").from_(node.this.copy())
-        on = node.args.get("on")
-        conditions = [on.copy()] if on is not None else []
-        alias = node.this.alias_or_name
-        for test in node.args.get("using") or ():
-            left = next((s.alias for s in self.sources if s.find(test.name) is not None), "")
-            conditions.append(
-                exp.EQ(this=exp.column(test.name, left), expression=exp.column(test.name, alias))
-            )
-        for test in conditions:
-            inner = inner.where(test)
+        _, right = self._item(node.this)
+        inner = exp.select("1").from_(node.this.copy()).where(*self._tests(node, right, exp.EQ))
         self.scope.body.literals += self.queries.subqueries.exists(inner, self.scope, wanted)
+
+    def _tests(self, node: exp.Join, right: list[Source], last: type[exp.Binary]) -> list[exp.Expr]:
+        """Return the conditions of a join for a subquery of its right side, where each column is
+        named with its table.
+
+        The last column of USING is compared as `last` says.  Raises SqlError.
+        """
+        using, left = self._using(node, right), self.sources
+        kinds: list[type[exp.Binary]] = [*[exp.EQ] * (len(using) - 1), last]
+        tests: list[exp.Expr] = [
+            kind(
+                this=exp.column(name, SHOWN + self._holder(name, left, node).alias),
+                expression=exp.column(name, self._holder(name, right, node).alias),
+            )
+            for kind, name in zip(kinds, using, strict=False)
+        ]
+        if not node.args.get("on"):
+            return tests
+        on: exp.Expr = exp.paren(node.args["on"])
+        for column in [*on.find_all(exp.Column)]:
+            if not column.table and column.find_ancestor(exp.Query) is None:
+                column.replace(self._with_table(column, right))
+        on = on.this
+        return [*tests, *(on.flatten() if isinstance(on, exp.And) else [on])]
+
+    def _with_table(self, column: exp.Column, right: list[Source]) -> exp.Expr:
+        """Return a column with the name of its table, as it is shown before a join."""
+        found = [s for s in (*self.sources, *right) if s.find(column.name) is not None]
+        shown = [s for s in found if column.name.lower() not in s.merged]
+        if len(shown) != 1:
+            Scope(self.scope.body, [*self.sources, *right], self.scope.parent).column(column)
+            return column
+        (source,) = shown
+        return exp.column(column.this.copy(), SHOWN * (source not in right) + source.alias)
 
     # -- the nearest row
 
     def _asof(self, node: exp.Join, side: str) -> None:
         """Join each row with the nearest; for RIGHT and FULL, also rows nearest to none."""
-        using, alias = self._using(node, []), node.this.alias_or_name
-        conditions, order = self._nearness(node, using, alias)
+        body, sources = self._item(node.this)
+        using, alias = self._using(node, sources), node.this.alias_or_name
+        conditions, order = self._nearness(node, sources, alias)
         self.builder.costs.append(
             "ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)"
         )
         if side in ("RIGHT", "FULL"):
-            right = _Side(self, *self._item(node.this), apart=True)
+            right = _Side(self, body, sources, apart=True)
             left = _Side(self, self.scope.body, self.sources)
             _NearestJoin(self, node, using, left, right, side, conditions, order).apply()
             return
@@ -184,26 +236,14 @@ class Joins:
             )
 
     def _nearness(
-        self, node: exp.Join, using: list[str], alias: str
+        self, node: exp.Join, right: list[Source], alias: str
     ) -> tuple[list[exp.Expr], exp.Ordered]:
         """Return the conditions of an ASOF JOIN, and the order in which the nearest row comes
         first.
 
         The last column of USING is that of the inequality.  Raises SqlError.
         """
-        tests: list[exp.Expr] = []
-        for place, name in enumerate(using):
-            sources = (
-                s.alias
-                for s in self.sources
-                if s.find(name) is not None and name.lower() not in s.merged
-            )
-            kind = exp.GTE if place == len(using) - 1 else exp.EQ
-            tests.append(
-                kind(this=exp.column(name, next(sources, "")), expression=exp.column(name, alias))
-            )
-        if on := node.args.get("on"):
-            tests += on.copy().flatten() if isinstance(on, exp.And) else [on.copy()]
+        tests = self._tests(node, right, exp.GTE)
         bounds = [test for test in tests if type(test) in _BACK]
         if len(bounds) != 1:
             raise SqlError(
@@ -270,7 +310,7 @@ class Joins:
         parts = [(joined, [*key, *(v for _, _, v in right)]), (lacking, [*key, *nulls])]
         self.scope.body, values = union(builder, outer, parts)
         listed = [*left, *((None, "", v) for v in identity), *right]
-        by_alias = {s.alias: Source(s.alias, [], set(s.merged)) for s in (*self.sources, *sources)}
+        by_alias = {s.alias: s.without_columns() for s in (*self.sources, *sources)}
         for (source, name, _), value in zip(listed, values, strict=True):
             if source is not None:
                 by_alias[source.alias].columns.append((name, value))
@@ -278,14 +318,11 @@ class Joins:
 
     def _outer(self, node: exp.Join, side: str) -> None:
         right_body, right = self._item(node.this)
-        if node.this.args.get("joins"):
-            inner = Joins(self.queries, Scope(right_body, right, self.scope.parent), self.needs)
-            inner._nested(node.this)
-            right_body, right = inner.scope.body, inner.sources
         using = self._using(node, right)
         left = _Side(self, self.scope.body, self.sources)
         other = _Side(self, right_body, right)
         _OuterJoin(self, node, using, left, other, side).apply()
+        self._lead(node, using, self.sources[len(left.sources) :])
 
 
 class _Side:
@@ -368,7 +405,7 @@ class _Side:
 
     def sources_of(self, values: list[Typed]) -> list[Source]:
         """Return the sources with the values of a reading as their columns."""
-        sources = [Source(s.alias, [], set(s.merged)) for s in self.sources]
+        sources = [source.without_columns() for source in self.sources]
         for (n, name), value in zip(self.places, values, strict=False):
             sources[n].columns.append((name, value))
         return sources
@@ -468,14 +505,15 @@ class _OuterJoin:
             column, other = left.find(name), theirs.find(name)
             assert column is not None and other is not None
             if self.side != "LEFT":
-                both = Typed(
-                    Call("coalesce", (column.term, other.term)),
-                    column.type,
-                    column.nullable and other.nullable,
-                )
-                value = other if self.side == "RIGHT" else both
+                value = other if self.side == "RIGHT" else self._known(column, other)
                 left.show(name, value)
             theirs.merged.add(name.lower())
+
+    def _known(self, left: Typed, right: Typed) -> Typed:
+        """Return the value of a column of USING that a row has of either side."""
+        left, right = alike(self.node, left, right)
+        known = Call("coalesce", (left.term, right.term))
+        return Typed(known, left.type, left.nullable and right.nullable)
 
 
 class _NearestJoin(_OuterJoin):

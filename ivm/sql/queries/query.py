@@ -33,7 +33,7 @@ from ivm.sql.queries import (
     windows,
 )
 from ivm.sql.queries.aggregates import Grouping, aggregates_in, markers_among
-from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
+from ivm.sql.queries.clauses import Clauses, Rows, Translator, after_commas, unaliased
 from ivm.sql.queries.expressions import Subqueries, conjuncts
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.partitions import ASKED, limiting
@@ -193,7 +193,7 @@ class Select(Clauses):
         self.needs = needs
         joins = Joins(self.queries, self.scope, needs)
         joins.first(clause.this)
-        rest = [*(self.node.args.get("joins") or ())]
+        rest = after_commas(self.node.args.get("joins") or ())
         early = list[exp.Expr]()
         for n, join in enumerate(rest):
             if join.side == "LEFT" and all(later.side in ("", "LEFT") for later in rest[n:]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -15,6 +15,8 @@ from ivm.sql.terms import Term, Typed
 
 # before the name of a column of USING: what the table itself has, where `*` shows another value
 OWN = "its own "
+# before the name of a table, for what `*` shows of it
+SHOWN = "shown of "
 LAST = ("order", "limit", "offset")  # what is said of the rows of a whole query
 
 
@@ -26,6 +28,9 @@ class Source:
     columns: list[tuple[str, Typed]]
     merged: set[str] = field(default_factory=set)  # columns that USING shows once, in another table
     path: tuple[str, ...] = ()
+    # columns of USING that `*` shows before those of this table and of later ones
+    leading: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)  # those that `table.*` shows first
 
     def find(self, name: str) -> Typed | None:
         """Return a column, whatever the case of its letters."""
@@ -46,6 +51,15 @@ class Source:
             *((n, value if n.lower() == name.lower() else v) for n, v in self.columns),
             *hidden,
         ]
+
+    def listed(self) -> list[tuple[str, Typed]]:
+        """Return the columns that `table.*` and `*` show, in their order."""
+        shown = [(n, v) for n, v in self.columns if not n.startswith(OWN)]
+        return sorted(shown, key=lambda one: [one[0].lower() != key for key in self.keys])
+
+    def without_columns(self) -> Source:
+        """Return the table for columns that it has in the rows of a join."""
+        return replace(self, columns=[], merged={*self.merged})
 
 
 @dataclass
@@ -75,11 +89,12 @@ class Scope:
         table, name = node.table.lower(), node.name
         if node.args.get("db"):
             return None  # a field of a struct, or of another schema
-        values = []
+        values, own = [], bool(table) and not table.startswith(SHOWN)
+        table = table.removeprefix(SHOWN)
         for source in self.sources:
             if table and source.alias.lower() != table:
                 continue
-            value = source.its_own(name) if table else source.find(name)
+            value = source.its_own(name) if own else source.find(name)
             if value is not None and (table or name.lower() not in source.merged):
                 values.append((source.alias, value))
         if len(values) > 1:
@@ -128,10 +143,21 @@ class Scope:
                     node,
                 )
             raise SqlError("* needs a FROM", node)
-        listed = [(s, n, v) for s in sources for n, v in s.columns if not n.startswith(OWN)]
         if table:
-            return [(n, s.its_own(n) or v) for s, n, v in listed]
-        return [(n, v) for s, n, v in listed if n.lower() not in s.merged]
+            return [(n, s.its_own(n) or v) for s in sources for n, v in s.listed()]
+        ordered: dict[tuple[int, str], Typed] = {}
+        for place, source in enumerate(sources):
+            columns = [
+                ((id(s), n), v)
+                for s in sources[place:]
+                for n, v in s.listed()
+                if n.lower() not in s.merged
+            ]
+            for name in source.leading:
+                ordered |= [one for one in columns if one[0][1].lower() == name][:1]
+            own = [(key, v) for key, v in columns if key[0] == id(source) and key not in ordered]
+            ordered |= own
+        return [(name, value) for (_, name), value in ordered.items()]
 
 
 @dataclass
