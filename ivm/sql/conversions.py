@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import converted, number
+from ivm.sql.literals import EXACT_MOST, converted, number
 from ivm.sql.terms import Call, Lit, Term, Typed, Var
 from ivm.sql.types import (
     BIGINT,
@@ -246,7 +246,6 @@ class Style(NamedTuple):
     null: str
 
 
-EXACT = 15  # digits that a DOUBLE holds, as which JSON has decimals of no more
 _ESCAPES = str.maketrans({"'": r"\'", "\\": r"\\"})
 BRACKETS = {"LIST": "[]", "STRUCT": "{}", "TUPLE": "()", "MAP": "{}"}
 PLAIN = Style(BRACKETS, ", ", "=", lambda name: f"'{name.translate(_ESCAPES)}': ", "NULL")
@@ -288,7 +287,7 @@ def _inner(value: Typed, node: exp.Expr | None, style: Style) -> Term:
         return value.term
     if style is PLAIN:
         return call("string:quoted", convert(value, VARCHAR, node).term)
-    if of.wide or (of.is_decimal and of.precision > EXACT):
+    if of.wide or (of.is_decimal and of.precision > EXACT_MOST):
         return call("string", value.term)
     if of.is_float or (of.is_decimal and of.scale):
         return call("text:json_of_float", convert(value, DOUBLE, node).term)

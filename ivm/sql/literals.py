@@ -21,6 +21,7 @@ from ivm.sql.errors import SqlError
 from ivm.sql.terms import Lit, Typed
 from ivm.terms import readings
 from ivm.terms.decimals import as_decimal, checked
+from ivm.terms.lists import json_of_number, shown_json
 from ivm.terms.operands import shown
 from ivm.terms.readings import EXACT
 
@@ -41,6 +42,7 @@ class LongNumber(float):
 
 
 BITS_MOST = 127  # of an integer of 38 digits
+EXACT_MOST = 15  # digits that a DOUBLE holds, as which JSON has decimals of no more
 _T = exp.DataType.Type
 _NAMES = {_T[word]: name for name, kind in types.KINDS.items() for word in kind.parsed.split()}
 
@@ -48,7 +50,10 @@ _NAMES = {_T[word]: name for name, kind in types.KINDS.items() for word in kind.
 def sql_type(node: exp.DataType) -> types.SqlType:
     """Return the type that a text names, as `DECIMAL(12, 2)`.  SqlError if it is not stored."""
     if node.this in (_T.DECIMAL, _T.BIGDECIMAL, _T.MONEY):
-        sizes = [int(e.this.this) for e in node.expressions]
+        given = [size.name for size in node.expressions]
+        if len(given) > 2 or not all(map(str.isdecimal, given)):
+            raise SqlError(f"DECIMAL({', '.join(given)}) is sized by numbers: DECIMAL(8, 2)", node)
+        sizes = [*map(int, given)]
         precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
         if precision > types.MOST:
             raise SqlError(f"DECIMAL({precision}) has too many digits: at most {types.MOST}", node)
@@ -135,13 +140,18 @@ def number(text: str, node: exp.Expr) -> Typed:
 
 
 def converted(value: Typed, type_: types.SqlType, node: exp.Expr | None) -> Typed:
-    """Return a constant in another type, as CAST does.  Raises NoValueError if it does not fit."""
+    """Return a constant in another type, as CAST does.  Raises SqlError if its type has no values
+    there, and NoValueError if it does not fit.
+    """
     assert isinstance(value.term, Lit)
-    raw = value.term.value
+    raw, own = value.term.value, value.type
     if raw is None:
         return Typed(Lit(None, type_.store), type_, True)
+    if own not in TAKEN_FROM.get(type_, (own,)):
+        raise SqlError(f"{own} is not converted to {type_}", node)
+    writer = _WRITERS.get(type_)
     try:
-        given = _as_text(raw, value.type) if type_ == types.VARCHAR else raw
+        given = writer(raw, own) if writer else raw
         return Typed(Lit(_converted(given, type_), type_.store), type_, False)
     except (ValueError, InvalidOperation, OverflowError):
         raise NoValueError(f"{raw!r} is not a value of type {type_}", node) from None
@@ -166,9 +176,14 @@ def _converted(value: object, type_: types.SqlType) -> Value:
         return _READERS[type_](value)
     if type_ == types.BOOLEAN:
         return bool(_plain(value))
-    return shown(value) if type_ in (types.JSON, types.UUID) else _moment(value, type_)
+    return _moment(value, type_)
 
 
+# of which types constants are converted to these: no text of any other value is one of theirs
+TAKEN_FROM = {
+    types.UUID: (types.VARCHAR, types.UUID), types.BLOB: (types.VARCHAR, types.BLOB),
+    types.TIME: (types.VARCHAR, types.TIME, types.TIMESTAMP),
+}  # fmt: skip
 _READERS: dict[types.SqlType, Callable[[str], Value]] = {
     types.BOOLEAN: readings.truth, types.DATE: readings.day, types.TIMESTAMP: readings.moment,
     types.TIMESTAMPTZ: readings.zoned,
@@ -184,6 +199,17 @@ def _as_text(value: object, type_: types.SqlType) -> str:
     ):  # DuckDB writes no zero before the point
         return shown(value).replace("0.", ".", 1)
     return shown(value) + "+00" * (type_ == types.TIMESTAMPTZ)
+
+
+def _as_json(value: object, type_: types.SqlType) -> str:
+    if type_ in (types.VARCHAR, types.JSON) or type_.is_integer or type_ == types.BOOLEAN:
+        return shown(value)
+    if type_.is_float or (type_.scale and type_.precision <= EXACT_MOST):
+        return json_of_number(float(str(value)))
+    return shown(value) if type_.is_decimal else shown_json(shown(value))
+
+
+_WRITERS = {types.VARCHAR: _as_text, types.JSON: _as_json}
 
 
 def _plain(value: object) -> int | float | Decimal | str:

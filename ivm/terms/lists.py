@@ -175,7 +175,7 @@ def _quoted(text: str) -> str:
     return "'" + re.sub(r"(['\\])", r"\\\1", text) + "'"
 
 
-def _plain(value: Any) -> str:
+def json_of_number(value: Any) -> str:
     """Return the JSON of a value: a float in digits alone from a millionth to 21 digits before the
     point.
     """
@@ -283,7 +283,9 @@ def _text_at(text: str, path: str) -> str:
     if it is null.
     """
     found = _at(text, path)
-    return found if isinstance(found, str) else no_value() if found is None else _plain(found)
+    return (
+        found if isinstance(found, str) else no_value() if found is None else json_of_number(found)
+    )
 
 
 def _kind_at(text: str, path: str) -> str:
@@ -368,11 +370,11 @@ by_form("list:flat", "string -> string?",
     lambda text: _list([value for one in values_of(text) for value in one or ()]))
 by_form("string:word", "string, int64 -> string?", _word)
 by_form("text:json_of_text", "string -> string", shown_json)
-by_form("text:json_of_float", "float64 -> string", _plain)
+by_form("text:json_of_float", "float64 -> string", json_of_number)
 by_form("string:quoted", "string -> string", _quoted)
 by_form("string:place", "string, string -> int64?", lambda words, word: _words(words).index(word))
 by_form("string:json", "string, string -> string?", _text_at)
-by_form("json:at", "string, string -> string?", lambda text, path: _plain(_at(text, path)))
+by_form("json:at", "string, string -> string?", lambda text, path: json_of_number(_at(text, path)))
 by_form("json:kind", "string, string -> string?", _kind_at)
 by_form("json:length", "string, string -> int64?", _length_at)
 by_form("json:keys", "string, string -> string?", _keys_at)

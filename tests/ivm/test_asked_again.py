@@ -384,6 +384,32 @@ def test_a_text_is_a_value_of_its_columns_type(type_: str, stored: str, asked: A
             assert shown(attempt(ws.sql, text, [asked])) == first
 
 
+NUMBERS_IN_TYPES_AND_CALLS = [
+    "INSERT OR REPLACE INTO t VALUES (1, CAST('1.50' AS DECIMAL(4, 2)), 'x')",
+    "INSERT OR REPLACE INTO t VALUES (1, '1.50'::DECIMAL(4, 2), 'abc'::VARCHAR(2))",
+    "INSERT OR REPLACE INTO t VALUES (1, round(1.256, 2), substr('abc', 2))",
+    "INSERT OR REPLACE INTO t VALUES (2, 2, 'x') RETURNING v::DECIMAL(8, 4), round(v, 1)",
+    "INSERT INTO t VALUES (1, 2, 'y') ON CONFLICT (k) DO UPDATE SET v = 1.25::DECIMAL(3, 1)",
+    "UPDATE t SET v = 1.25::DECIMAL(3, 1) WHERE k = 1",
+    "UPDATE t SET v = v + 1.25::DECIMAL(3, 1) WHERE k = 1::DECIMAL(5, 0)",
+    "DELETE FROM t WHERE k = 1 AND v = CAST(1.5 AS DECIMAL(4, 2))",
+    "MERGE INTO t USING (SELECT 1 AS k, 2.5::DECIMAL(3, 1) AS v) s ON t.k = s.k "
+    "WHEN MATCHED THEN UPDATE SET v = s.v",
+]
+
+
+@pytest.mark.parametrize("text", NUMBERS_IN_TYPES_AND_CALLS)
+def test_an_edit_with_numbers_in_types_and_calls_is_made_again(text: str) -> None:
+    known, forgets = ivm.open(":memory:"), ivm.open(":memory:")
+    for ws in (known, forgets):
+        ws.sql("CREATE TABLE t (k INT PRIMARY KEY, v DECIMAL(8, 3), s TEXT)")
+        ws.sql("INSERT INTO t VALUES (1, 1.5, 'a')")
+    for _ in range(3):
+        forgets._asked = type(forgets._asked)()
+        assert shown(attempt(known.sql, text)) == shown(attempt(forgets.sql, text))
+        assert [*known["t"]] == [*forgets["t"]]
+
+
 def test_a_text_of_several_questions_is_asked_again() -> None:
     ws = ivm.open(":memory:")
     ws.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 2)")

@@ -24,7 +24,7 @@ from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
 from ivm.sql.tables import ALWAYS, default_node, default_value, is_lasting
 from ivm.sql.terms import Lit, Typed, originated
-from ivm.sql.types import BIGINT, BLOB, VARCHAR
+from ivm.sql.types import BIGINT, BLOB, JSON, VARCHAR
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
@@ -80,7 +80,7 @@ class Receiver:
         ranged = column.type.is_integer and column.type.range and not isinstance(value.term, Lit)
         type_ = BIGINT if ranged else column.type
         with self._naming(column, query):
-            typed = convert(value, type_, query)
+            typed = convert(value, type_, query, tried=False if type_ == JSON else None)
         given = exp.column(column.name)
         given.meta["written"] = f"what is given for {self.name}.{column.name} ({column.type})"
         return typed._replace(term=originated(typed.term, given))
