@@ -329,6 +329,8 @@ def _number(value: int | float | Decimal) -> exp.Expr:
         return exp.cast(exp.Literal.string(str(value)), "DOUBLE")
     # abs rounds to 28 digits
     shown = f"{value.copy_abs():f}" if isinstance(value, Decimal) else repr(abs(value))
+    if isinstance(value, float) and "e" not in shown:
+        shown += "e0"  # which makes it a DOUBLE
     return exp.Literal.number(shown) if value >= 0 else exp.Neg(this=exp.Literal.number(shown))
 
 

@@ -71,3 +71,35 @@ def outcome(run: Callable[[str], Any], as_table: str, statements: list[str]) -> 
         return rows_of(getattr(answer, as_table)())
     except (duckdb.Error, ivm.IvmError):
         return None
+
+
+GIVEN = [
+    ("SELECT typeof(?) AS v, ? * 3 AS w, ? + i AS s, sum(? * i) OVER () AS t FROM t", 0.1),
+    ("SELECT d = ? AS v, f = ? AS w, g = ? AS x, h = ? AS y, d IN (?, 2) AS z FROM t", 0.1),
+    ("SELECT CAST(? AS INTEGER) AS v, round(?) AS w, round(?, 1) AS x", 2.5),
+    ("SELECT CAST(? AS DECIMAL(8, 2)) AS v, CAST(? AS DECIMAL(30, 2)) AS w", 1.005),
+    ("SELECT ? / 3 AS v, ? // 3 AS w, ? % 2 AS x, abs(?) AS y, ? || 'x' AS z", -7.0),
+    ("SELECT count(*) AS v FROM t WHERE d < ? AND h < ? AND i < ?", 1.5),
+    ("SELECT coalesce(NULL, ?) AS v, CASE WHEN i = 1 THEN ? ELSE d END AS w FROM t", 1.5),
+    *[
+        (f"UPDATE t SET {column} = ?; SELECT {column} FROM t", value)
+        for column in "idfghs"
+        for value in (2.5, 1.005, 0.1 + 0.2, 1e-7, 3.0)
+    ],
+]
+
+
+def test_a_float_that_is_a_parameter_is_a_double(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "t.pages", threads=1, sync="off") as workspace:
+        both = Both(workspace)
+        both.run(
+            "CREATE TABLE t (k INTEGER PRIMARY KEY, i INTEGER, d DECIMAL(8, 2), f DOUBLE, g FLOAT, "
+            "h DECIMAL(30, 5), s VARCHAR); INSERT INTO t VALUES (1, 1, 0.1, 0.1, 0.1, 0.1, 'a')"
+        )
+        for text, value in GIVEN:
+            for statement in text.split("; "):
+                values = [value] * statement.count("?")
+                expected = both.duck.execute(statement, values)
+                found = workspace.sql(statement, values or None)
+            assert found is not None
+            assert rows_of(found.to_arrow()) == rows_of(expected.to_arrow_table()), (text, value)
