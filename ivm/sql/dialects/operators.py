@@ -96,6 +96,8 @@ def either_way(node: exp.Between) -> exp.Expr | None:
 
 def by_places(node: exp.Expr) -> exp.Expr | None:
     """Return a comparison of rows as comparisons of their values; a null leaves it open."""
+    if isinstance(node.parent, exp.Update | exp.OnConflict):  # SET (a, b) = (1, 2)
+        return None
     others = node.expressions if isinstance(node, exp.In) else [node.expression]
     if (
         not isinstance(node.this, exp.Tuple)

@@ -42,6 +42,7 @@ NAMED_TYPES = "named types"  # in the meta of a statement that names types of CR
 # of USING is that of the first; columns of USING are shown before all others
 IN_TURN, KEYS_FIRST = "in turn", "keys first"
 JOINS = {"postgres": [KEYS_FIRST], "sqlite": [IN_TURN], "spark": [IN_TURN, KEYS_FIRST]}
+DIALECT = "dialect"  # in the meta of a statement
 ADAPTS = "adapts"  # in the meta of a set operation where a constant text may be of any type
 SOURCE = "source"  # in the meta of a CREATE: its text and its dialect
 COMMAS_MAX = 600_000  # of one text, outside quotes
@@ -187,7 +188,11 @@ def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
     if isinstance(node, exp.Command):
         _parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
     answer(node, nodes, dialect)
-    return node if dialect == "duckdb" else translated(node, TABLES[dialect])
+    if dialect == "duckdb":
+        return node
+    node = translated(node, TABLES[dialect])
+    node.meta[DIALECT] = dialect
+    return node
 
 
 def _change(part: exp.Expr, statement: exp.Expr, dialect: str) -> None:

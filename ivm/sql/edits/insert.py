@@ -23,7 +23,6 @@ from ivm.sql.edits.target import Places, Target, is_default, row_at
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
 from ivm.sql.queries.constants import COMPUTED_MAX
-from ivm.sql.types import NULL
 
 EXCLUDED = "excluded"  # how SQL names the rows that were not inserted
 
@@ -90,7 +89,7 @@ def _value(target: Target, node: exp.Expr, place: int, computed: Iterator[int]) 
     while isinstance(inner, exp.Paren):
         inner = inner.this
     value = constant(inner)
-    if value is not None and not (column.type.is_nested and value.type != NULL):
+    if value is not None and target.takes(value, column):
         return target.constant(value, place, node)
     if next(computed) > COMPUTED_MAX:
         raise SqlError(
@@ -167,6 +166,8 @@ def conflict_of(target: Target, node: exp.Insert, places: list[int]) -> Conflict
     if clause is None:
         if word == "IGNORE":
             return Conflict(target.keys)
+        if target.dialect == "sqlite":  # whose row is another one
+            places = [*range(len(target.names))]
         named = {n: exp.column(target.names[n], EXCLUDED, quoted=True) for n in places}
         return Conflict([_only_key(target, "INSERT OR REPLACE", node)], {**named})
     return _clause(target, clause)

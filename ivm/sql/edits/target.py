@@ -16,15 +16,17 @@ from sqlglot import exp
 from ivm.sql.answers import answer
 from ivm.sql.catalog import Catalog
 from ivm.sql.conversions import convert
+from ivm.sql.dialects.read import DIALECT
 from ivm.sql.edits.literals import Row, rows_of
 from ivm.sql.errors import DuplicateError, SqlError, counted, nearest
+from ivm.sql.functions.dialects import converts, given
 from ivm.sql.literals import NoValueError, constant, converted, literal
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
 from ivm.sql.tables import ALWAYS, default_node, default_value, is_lasting
 from ivm.sql.terms import Lit, Typed, originated
-from ivm.sql.types import BIGINT, BLOB, JSON, VARCHAR
+from ivm.sql.types import BIGINT, BLOB, JSON, NULL, VARCHAR
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
@@ -47,7 +49,7 @@ class Receiver:
     ) -> None:
         """`with_` is the WITH before the statement."""
         self.reader, self.catalog, self._with = reader, catalog, with_
-        self.name, self.columns = name, columns
+        self.name, self.columns, self.dialect = name, columns, "duckdb"
 
     def rows(self, query: exp.Expr, types: Sequence[Column | None]) -> list[Row]:
         """Return the rows of a query, in its order if any, its columns converted to those given."""
@@ -79,11 +81,12 @@ class Receiver:
         """Return a value as one of a column; `checked` looks at the range of whole numbers."""
         ranged = column.type.is_integer and column.type.range and not isinstance(value.term, Lit)
         type_ = BIGINT if ranged else column.type
+        value = given(value, column.type, self.dialect, query)
         with self._naming(column, query):
             typed = convert(value, type_, query, tried=False if type_ == JSON else None)
-        given = exp.column(column.name)
-        given.meta["written"] = f"what is given for {self.name}.{column.name} ({column.type})"
-        return typed._replace(term=originated(typed.term, given))
+        origin = exp.column(column.name)
+        origin.meta["written"] = f"what is given for {self.name}.{column.name} ({column.type})"
+        return typed._replace(term=originated(typed.term, origin))
 
     def _with_names(self, query: exp.Expr) -> exp.Expr:
         """Return a query that also knows the WITH before the statement."""
@@ -147,6 +150,7 @@ class Target(Receiver):
         own, with_ = _found(catalog, table), node.args.get("with_") or node.args.get("with")
         super().__init__(reader, catalog, own, catalog.columns(own), with_)
         self.txn, self.bag = txn, catalog.weighs(own)
+        self.dialect = node.meta.get(DIALECT, "duckdb")
         self.names = [c.name for c in self.columns]
         schema = catalog.source[own].info.schema
         # in its own order; of all columns in theirs, as the relation takes whole rows
@@ -281,6 +285,11 @@ class Target(Receiver):
         return tuple(
             given[n] if n in given else self.default(n, node) for n in range(len(self.columns))
         )
+
+    def takes(self, value: Typed, column: Column) -> bool:
+        """Return whether a constant is one of a column as it is in DuckDB."""
+        nested = column.type.is_nested and value.type != NULL
+        return not nested and (self.dialect == "duckdb" or not converts(value, column.type))
 
     def constant(self, value: Typed, place: int, node: exp.Expr) -> Any:
         """Return the value of a constant in a column.  Raises SqlError if it has none there."""

@@ -10,6 +10,7 @@ spark_cast(x, 'INTEGER'), spark_text(x) ...        as in the dialect
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -252,6 +253,38 @@ def _sqlite_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
 _CASTS: dict[str, Callable[[Typed, SqlType, exp.Expr], Typed]] = {
     "spark": _spark_cast, "postgres": _postgres_cast, "sqlite": _sqlite_cast,
 }  # fmt: skip
+
+
+def converts(value: Typed, type_: SqlType) -> bool:
+    """Return whether dialects may differ in what a value is in a column of a type."""
+    own = value.type
+    if is_null_constant(value):
+        return False
+    if type_ == BOOLEAN:
+        return own.is_number and not (isinstance(value.term, Lit) and value.term.value in (0, 1))
+    fraction = own.is_float or own.is_decimal
+    return (fraction and (type_.is_integer or type_ == VARCHAR)) or (own, type_) == (
+        BOOLEAN,
+        VARCHAR,
+    )
+
+
+def given(value: Typed, type_: SqlType, dialect: str, node: exp.Expr) -> Typed:
+    """Return a value as INSERT and UPDATE of a dialect give it to a column of a type.  Raises
+    SqlError for one that SQLite would keep as it is.
+    """
+    if dialect not in _CASTS or not converts(value, type_):
+        return value
+    if dialect == "sqlite" and type_ != VARCHAR:
+        raw = value.term.value if isinstance(value.term, Lit) else None
+        whole = isinstance(raw, int | float | Decimal) and raw % 1 == 0
+        if type_ == BOOLEAN or not whole:
+            raise SqlError(
+                f"SQLite keeps a number that is no {type_} in a column of that type: write "
+                f"{'x <> 0' if type_ == BOOLEAN else 'CAST(x AS INTEGER), or round(x)'}",
+                node,
+            )
+    return _CASTS[dialect](value, type_, node)
 
 
 def _cast(node: exp.Expr, value: Value) -> Typed:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ivm.sql.edits.target import Places
+from ivm.sql.functions.dialects import converts
 from ivm.sql.literals import constant, converted, literal
 from ivm.sql.prepared.rows import Unusual
 from ivm.sql.rules import Column
@@ -99,7 +100,7 @@ def _converted(value: Any, type_: SqlType) -> Any:
 
 def of_column(value: Typed, type_: SqlType) -> Any:
     """Return a constant as a column of a type stores it.  Raises SqlError if it has no value there."""
-    if type_.is_nested and value.type != NULL:
+    if (type_.is_nested and value.type != NULL) or converts(value, type_):
         raise Unusual
     stored = converted(value, type_, None).term
     assert isinstance(stored, Lit)
