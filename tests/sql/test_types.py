@@ -98,8 +98,8 @@ FORMS = {
         "d, list_aggregate([i, 1], 'first') AS e, list_position([1, i], NULL) AS f, "
         "list_position([s, g], s) AS h, "
         "list_contains([1, i], NULL) AS k, list_any_value([i, 7]) AS l FROM t",
-        "SELECT id, list_concat(l, NULL) AS a, list_concat(NULL, l) AS b, list_append(l, 1) AS c, "
-        "list_prepend(i, l) "
+        "SELECT id, list_concat(NULL, NULL) AS n, list_concat(l, NULL) AS a, list_concat(NULL, l) AS b, "
+        "list_append(l, 1) AS c, list_prepend(i, l) "
         "AS d, list_concat(l, [i], l) AS e, list_append(NULL, i) AS f, list_concat(l, l) AS h "
         "FROM (SELECT id, i, CASE WHEN id > 2 THEN [i, 1] END AS l FROM t)",
     ],

@@ -214,6 +214,8 @@ def _change(part: exp.Expr, statement: exp.Expr, dialect: str) -> None:
         schemas.leave_out(part, dialect)
     elif dialect != "duckdb" and isinstance(part, exp.SetOperation):
         part.meta[ADAPTS] = True
+    elif isinstance(part, exp.ParseJSON) and part.args.get("is_literal"):  # JSON '[1]'
+        part.replace(exp.cast(part.this.copy(), "JSON"))
     elif isinstance(part, exp.Join):
         part.meta.update(dict.fromkeys(JOINS.get(dialect, ()), True))
     if dialect == "postgres" and isinstance(part, exp.Table | exp.Unnest):

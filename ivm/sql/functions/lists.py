@@ -289,10 +289,14 @@ def together(node: exp.Expr, lists: list[Typed]) -> Typed:
 
 
 def _longer(node: exp.Expr, value: Value) -> Typed:
-    """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is an empty list."""
+    """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is an empty list; the
+    whole of NULLs alone is NULL.
+    """
     is_whole = isinstance(node, exp.ArrayConcat) or node.name.lower() == "list_cat"
     given = arguments(node, None if is_whole else 2)
     if is_whole:
+        if all(value(one).type == NULL for one in given):
+            return value(given[0])
         return together(node, [_or_empty(one, value, node) for one in given])
     first = isinstance(node, exp.ArrayPrepend) or (
         isinstance(node, exp.Anonymous) and "prepend" in node.name.lower()

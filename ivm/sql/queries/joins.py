@@ -17,7 +17,7 @@ from ivm.sql.errors import SqlError
 from ivm.sql.queries import relations
 from ivm.sql.queries.clauses import Translator
 from ivm.sql.queries.row_numbers import Key, copied, numbered, ordering
-from ivm.sql.queries.scope import SHOWN, Needs, Scope, Source
+from ivm.sql.queries.scope import Needs, Scope, Source, shown_column
 from ivm.sql.queries.sets import union
 from ivm.sql.queries.subqueries import has_one_row
 from ivm.sql.rules import Body, Table, column_of
@@ -157,20 +157,20 @@ class Joins:
     def _pair(self, name: str, right: list[Source], node: exp.Join) -> tuple[Typed, Typed]:
         left = [source for source in self.sources if source not in right]
         both = (self._holder(name, side, node).find(name) for side in (left, right))
-        one, other = (value for value in both if value is not None)
-        if one.type.store != other.type.store:
-            raise SqlError(f"USING ({name}): the columns are {one.type} and {other.type}", node)
-        return one, other
+        first, second = (value for value in both if value is not None)
+        if first.type.store != second.type.store:
+            raise SqlError(f"USING ({name}): the columns are {first.type} and {second.type}", node)
+        return first, second
 
     def _holder(self, name: str, side: list[Source], node: exp.Join) -> Source:
         """Return the table that shows a column of USING on a side of a join.  Raises SqlError."""
-        found = [s for s in side if s.find(name) and name.lower() not in s.merged]
-        if not found:
+        holders = [s for s in side if s.find(name) and name.lower() not in s.merged]
+        if not holders:
             raise SqlError(f"USING ({name}): both tables need a column {name}", node)
-        if len(found) > 1 and not node.meta.get(IN_TURN):
-            ways = " and ".join(f"{source.alias}.{name}" for source in found)
+        if len(holders) > 1 and not node.meta.get(IN_TURN):
+            ways = " and ".join(f"{source.alias}.{name}" for source in holders)
             raise SqlError(f"USING ({name}) may mean {ways}: join ON an equation", node)
-        return found[0]
+        return holders[0]
 
     # -- joins whose right side is a subquery
 
@@ -190,7 +190,7 @@ class Joins:
         kinds: list[type[exp.Binary]] = [*[exp.EQ] * (len(using) - 1), last]
         tests: list[exp.Expr] = [
             kind(
-                this=exp.column(name, SHOWN + self._holder(name, left, node).alias),
+                this=shown_column(name, self._holder(name, left, node).alias),
                 expression=exp.column(name, self._holder(name, right, node).alias),
             )
             for kind, name in zip(kinds, using, strict=False)
@@ -206,13 +206,14 @@ class Joins:
 
     def _with_table(self, column: exp.Column, right: list[Source]) -> exp.Expr:
         """Return a column with the name of its table, as it is shown before a join."""
-        found = [s for s in (*self.sources, *right) if s.find(column.name) is not None]
-        shown = [s for s in found if column.name.lower() not in s.merged]
+        tables = [s for s in (*self.sources, *right) if s.find(column.name) is not None]
+        shown = [s for s in tables if column.name.lower() not in s.merged]
         if len(shown) != 1:
             Scope(self.scope.body, [*self.sources, *right], self.scope.parent).column(column)
             return column
         (source,) = shown
-        return exp.column(column.this.copy(), SHOWN * (source not in right) + source.alias)
+        make = exp.column if source in right else shown_column
+        return make(column.this.copy(), source.alias)
 
     # -- the nearest row
 

@@ -15,8 +15,7 @@ from ivm.sql.terms import Term, Typed
 
 # before the name of a column of USING: what the table itself has, where `*` shows another value
 OWN = "its own "
-# before the name of a table, for what `*` shows of it
-SHOWN = "shown of "
+SHOWN = "shown"  # in the meta of a column with its table: what `*` shows, and not what this has
 LAST = ("order", "limit", "offset")  # what is said of the rows of a whole query
 
 
@@ -55,7 +54,7 @@ class Source:
     def listed(self) -> list[tuple[str, Typed]]:
         """Return the columns that `table.*` and `*` show, in their order."""
         shown = [(n, v) for n, v in self.columns if not n.startswith(OWN)]
-        return sorted(shown, key=lambda one: [one[0].lower() != key for key in self.keys])
+        return sorted(shown, key=lambda column: [column[0].lower() != key for key in self.keys])
 
     def without_columns(self) -> Source:
         """Return the table for columns that it has in the rows of a join."""
@@ -89,12 +88,11 @@ class Scope:
         table, name = node.table.lower(), node.name
         if node.args.get("db"):
             return None  # a field of a struct, or of another schema
-        values, own = [], bool(table) and not table.startswith(SHOWN)
-        table = table.removeprefix(SHOWN)
+        values, of_table = [], bool(table) and SHOWN not in node.meta
         for source in self.sources:
             if table and source.alias.lower() != table:
                 continue
-            value = source.its_own(name) if own else source.find(name)
+            value = source.its_own(name) if of_table else source.find(name)
             if value is not None and (table or name.lower() not in source.merged):
                 values.append((source.alias, value))
         if len(values) > 1:
@@ -155,8 +153,8 @@ class Scope:
             ]
             for name in source.leading:
                 ordered |= [one for one in columns if one[0][1].lower() == name][:1]
-            own = [(key, v) for key, v in columns if key[0] == id(source) and key not in ordered]
-            ordered |= own
+            here = [(key, v) for key, v in columns if key[0] == id(source)]
+            ordered |= [(key, v) for key, v in here if key not in ordered]
         return [(name, value) for (_, name), value in ordered.items()]
 
 
@@ -199,6 +197,13 @@ def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
                 needs.names |= {("", one.name.lower()) for one in part.args.get("using") or ()}
                 needs.everything |= part.method == "NATURAL"
     return needs
+
+
+def shown_column(name: str | exp.Identifier, table: str) -> exp.Column:
+    """Return a column of a table with the value that `*` shows, as USING may give it another."""
+    column = exp.column(name, table)
+    column.meta[SHOWN] = True
+    return column
 
 
 def unique(names: Sequence[str]) -> list[str]:

@@ -103,3 +103,13 @@ def test_a_float_that_is_a_parameter_is_a_double(tmp_path: Path) -> None:
                 found = workspace.sql(statement, values or None)
             assert found is not None
             assert rows_of(found.to_arrow()) == rows_of(expected.to_arrow_table()), (text, value)
+
+
+def test_a_type_before_a_text_is_a_cast(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "t.pages", threads=1, sync="off") as workspace:
+        both = Both(workspace)
+        for value in VALUES.values():
+            own, _, text = value.replace(", ", ",").partition(" ")
+            if "(" not in own:
+                both.ask(f"SELECT {own} '{text}' AS v")
+        both.ask("""SELECT JSON '{"a": 1}' AS v, JSON '[1]' IS NULL AS w, JSON '[2]' ->> 0 AS x""")
