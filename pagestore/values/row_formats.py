@@ -159,7 +159,8 @@ def _counted(columns: list[Any], schema: Schema, keys_allowed: bool) -> list[Any
             f"{len(columns)} columns for a relation of {len(schema.columns)} ({schema})"
         )
     for place, values in enumerate(columns):
-        _refuse_value(f"column {place}", values, f"({', '.join(map(_shown, columns))})")
+        if not _is_list(values):
+            raise _no_list(f"column {place}", values, f"({_shown(values)}, …)")
     return list(columns)
 
 
@@ -168,7 +169,8 @@ def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool
     given, columns = [name for name, _ in named], dict(named)
     names = schema.key if keys_allowed and sorted(given) == sorted(schema.key) else schema.names
     for name, values in columns.items():
-        _refuse_value(f"column {name!r}", values, f"{{{name!r}: {_shown(values)}, …}}")
+        if not _is_list(values):
+            raise _no_list(f"column {name!r}", values, f"{{{name!r}: {_shown(values)}, …}}")
     try:
         check_names(given, schema, names)
     except SchemaError as error:
@@ -178,13 +180,16 @@ def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool
     return [columns[name] for name in names]
 
 
-def _refuse_value(where: str, values: Any, row: str) -> None:
-    """Raise SchemaError for one value where a column is to be, as where a row is taken for columns."""
-    if isinstance(values, str | bytes | Mapping) or not isinstance(
-        values, Iterable | pa.Array | pa.ChunkedArray
-    ):
-        remedy = f"one row is given in a list, as [{row}]"
-        raise SchemaError(f"{where} is {_shown(values)}, and no list of values; {remedy}")
+def _is_list(values: Any) -> bool:
+    """Return whether values can be those of a column."""
+    known = isinstance(values, Iterable | pa.Array | pa.ChunkedArray)
+    return known and not isinstance(values, str | bytes | Mapping)
+
+
+def _no_list(where: str, value: Any, row: str) -> SchemaError:
+    """Return the error of one value in place of a column, as where a row is taken for columns."""
+    remedy = f"one row is given in a list, as [{row}]"
+    return SchemaError(f"{where} is {_shown(value)}, and no list of values; {remedy}")
 
 
 class Misnamed(SchemaError):

@@ -195,7 +195,7 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
         Gate("variables named one, found, own or wanted", vague_names(), 800),
         Gate("lines over 100 columns, per cent", long, 0.5, 14),
         Gate("average length of a line", average, 45, 56),
-        Gate("lines of the product", lines, 95_000, 134_075),
+        Gate("lines of the product", lines, 95_000, 134_080),
     ]
     for name, (limits, held) in WALKS.items():
         for what, value, most, at in zip(

@@ -172,7 +172,7 @@ def test_columns_by_name():
         ([{1, 2}], r"row 0 is \{1, 2\}; a record is a tuple"),
         (
             (1, np.array([7, 8])),
-            r"column 0 is 1, and no list of values; one row .* as \[\(1, array",
+            r"column 0 is 1, and no list of values; one row .* as \[\(1, …\)\]",
         ),
         (("a", range(2)), "column 0 is 'a', and no list of values"),
     ],
