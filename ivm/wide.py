@@ -298,7 +298,7 @@ def _is_nested(type_: str) -> bool:
     return type_.endswith("[]") or type_.startswith(("STRUCT(", "TUPLE(", "MAP("))
 
 
-UNREAD = ValueError, LookupError, TypeError  # what a text raises that is no nested value
+UNREAD = ValueError, LookupError, TypeError  # of a text that is not the JSON of a list
 TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|.", re.DOTALL)
 
 

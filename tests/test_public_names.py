@@ -91,7 +91,8 @@ MEMBERS = {  # of each class that is handed to users
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit counts create create_intervals create_words
         declare_maintained decode dictionary drop drop_column drop_scan edit edit_queues encode finder flush
-        following pages properties refuse_nulls remembered rename rename_column replace rollback savepoint stitch
+        following keeping_pages pages properties refuse_nulls remembered rename rename_column replace
+        rollback savepoint stitch
         threads tree truncate version
     """,
     ivm.Workspace: """
