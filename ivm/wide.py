@@ -359,7 +359,7 @@ def _nested(column: pa.ChunkedArray, type_: str) -> pa.Array:
     texts = column.to_pylist()
     try:
         return _read(texts, type_)
-    except PagestoreError:
+    except PagestoreError:  # a value beyond its type, in a list that SQL wrote
         raise
     except UNREAD:
         for text in texts:
@@ -367,8 +367,8 @@ def _nested(column: pa.ChunkedArray, type_: str) -> pa.Array:
                 _read([text], type_)
             except UNREAD:
                 raise IvmError(
-                    f"the text {text!r} is no {type_}, and was not written by SQL: set it right by an "
-                    "UPDATE, and write such a column by SQL"
+                    f"the text {text!r} is no {type_}, and was not written by SQL: set it right "
+                    "by an UPDATE, and write such a column by SQL"
                 ) from None
         raise
 

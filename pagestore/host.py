@@ -102,8 +102,8 @@ from pagestore.versions.sync_queue import SyncQueue
 __all__ = [
     "ACTIONS", "ADD", "ALONE", "CARRY", "CHECKSUM", "COUNT", "ERASE", "FEW", "INSERT", "KEYS_MAX",
     "MAIN", "MAX", "MIN", "MOST", "NULL", "ROWS_SHOWN", "SET", "SUM", "THEN", "TREE_WORDS",
-    "WORD_MAX", "WORD_MIN", "YEARS", "Blocks", "Coded", "Coding", "Column", "Complement", "Computed", "Delta",
-    "Dependants", "EditQueue", "Edits", "EphemeralTransaction", "Frames", "Offered", "Operator",
+    "WORD_MAX", "WORD_MIN", "YEARS", "Blocks", "Coded", "Coding", "Column", "Complement", "Computed",
+    "Delta", "Dependants", "EditQueue", "Edits", "EphemeralTransaction", "Frames", "Offered", "Operator",
     "Pages", "PreparedEdit", "PreparedSeries", "Relation", "Rope", "RowWords", "Runs", "Schema",
     "Short", "Snapshot", "Spec", "Stoppable", "Stopped", "Store", "SyncQueue", "TextFinder", "Transaction",
     "Tree", "Turn", "Type", "Violation", "WritableRelation", "accountable", "accounted",

@@ -166,7 +166,7 @@ def added(parts: Sequence[np.ndarray], keys: int) -> np.ndarray | None:
     """
     alike = defaultdict[tuple[int | None, ...], list[np.ndarray]](list)
     for rows in parts:
-        same = (int(key[0]) if is_constant(key) else None for key in rows[:keys])
+        same = (int(k[0]) if k[0] == k[-1] and (k == k[0]).all() else None for k in rows[:keys])
         alike[*same].append(rows)
     sums = [_added(some, keys) for some in alike.values()] if len(alike) <= ALIKE_MAX else []
     known = [rows for rows in sums if rows is not None]
@@ -244,11 +244,6 @@ def as_rows(columns: Columns) -> np.ndarray:
 def is_same(column: np.ndarray) -> bool:
     """Return whether a column, not empty, is one number that is broadcast, or has 1 in each row."""
     return column.strides == (0,) or bool(column[0] == 1 and (column == 1).all())
-
-
-def is_constant(column: np.ndarray) -> bool:
-    """Return whether a column, not empty, has the same word in each row; most differ at the ends."""
-    return bool(column[0] == column[-1] and (column == column[0]).all())
 
 
 def greatest(words: np.ndarray) -> int:

@@ -15,6 +15,7 @@ from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Column
 from ivm.sql.types import (
+    BIGINT,
     BLOB,
     BOOLEAN,
     DATE,
@@ -51,14 +52,15 @@ READERS = {
 # what all texts of a column are like, so that they have a type: none is given that changes a value
 _DAY, _TIME = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(\.\d{1,6})?"
 _MOMENT = rf"{_DAY}([ T]({_TIME}|\d\d:\d\d))?"
+WHOLE = decimal(38, 0)  # integers beyond BIGINT
 NUMBERS = {
-    "int64": r"-?(0|[1-9]\d*)|0[xX][0-9a-fA-F]+", "decimal128(38, 0)": r"-?(0|[1-9]\d*)",
-    "double": r"-?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d+)?|(?i:-?inf(inity)?|nan)",
-    "bool": "(?i)true|false|t|f",
+    BIGINT: r"-?(0|[1-9]\d*)|0[xX][0-9a-fA-F]+", WHOLE: r"-?(0|[1-9]\d*)",
+    DOUBLE: r"-?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d+)?|(?i:-?inf(inity)?|nan)",
+    BOOLEAN: "(?i)true|false|t|f",
 }  # fmt: skip
 TIMES = {
-    "date32": _DAY, "time64[us]": _TIME, "timestamp[us]": _MOMENT,
-    "timestamp[us, UTC]": rf"{_MOMENT}(Z|[-+]\d\d(:?\d\d)?)",
+    DATE: _DAY, TIME: _TIME, TIMESTAMP: _MOMENT,
+    TIMESTAMPTZ: rf"{_MOMENT}(Z|[-+]\d\d(:?\d\d)?)",
 }  # fmt: skip
 DELIMITERS = ",;\t|"
 KNOWN = ("format", "header", "delimiter", "delim", "sep", "null", "nullstr")
@@ -237,37 +239,30 @@ def _commonest(path: str) -> str:
         return max(DELIMITERS, key=file.readline().count)
 
 
-def _typed(texts: pa.ChunkedArray, kinds: Mapping[str, str]) -> pa.ChunkedArray:
+def _typed(texts: pa.ChunkedArray, kinds: Mapping[SqlType, str]) -> pa.ChunkedArray:
     """Return texts as values of the first type that all are like and fit; else as they are."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if texts.null_count == len(texts):
         return texts
-    for kind, pattern in kinds.items():
+    for type_, pattern in kinds.items():
         if pc.all(pc.match_substring_regex(texts, f"^ *(?:{pattern}) *$")).as_py():
             with suppress(pa.ArrowInvalid):
-                return _parsed(pc.utf8_trim(texts, " "), kind)
+                return _parsed(pc.utf8_trim(texts, " "), type_)
     return texts
 
 
-def _parsed(texts: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
+def _parsed(texts: pa.ChunkedArray, type_: SqlType) -> pa.ChunkedArray:
     """Return texts of a type as its values.  Raises ArrowInvalid."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    match kind:
-        case "bool":
-            return pc.starts_with(texts, "t", ignore_case=True)
-        case "decimal128(38, 0)":
-            return texts.cast(pa.decimal128(38, 0))
-        case "time64[us]":
-            moments = pc.binary_join_element_wise("1970-01-01", texts, " ")
-            return moments.cast(pa.timestamp("us")).cast(pa.time64("us"))
-        case "timestamp[us, UTC]":
-            return texts.cast(pa.timestamp("us", "UTC"))
-        case _:
-            return texts.cast(kind)
+    if type_ == BOOLEAN:
+        return pc.starts_with(texts, "t", ignore_case=True)
+    if type_ == TIME:  # which texts are not cast to, unless they are of a moment
+        texts = pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us"))
+    return texts.cast(_arrow(type_))
 
 
 def _read_json(path: str) -> pa.Table:
@@ -279,21 +274,17 @@ def _read_json(path: str) -> pa.Table:
     if data[:64].lstrip()[:1] == b"[":
         data = "\n".join(map(json.dumps, json.loads(data))).encode()
     table = pyarrow.json.read_json(BytesIO(data))
-    if exact := {name: kind for name in table.column_names if (kind := _exact(table[name]))}:
+    names = table.column_names
+    if exact := {name: kind for name in names if (kind := _exact(table[name]))}:
         options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(exact))
-        table = pyarrow.json.read_json(BytesIO(data), parse_options=options).select(
-            table.column_names
-        )
-    columns = [
-        _typed(column, TIMES) if column.type == pa.string() else column for column in table.columns
-    ]
-    return pa.table(columns, table.column_names)
+        table = pyarrow.json.read_json(BytesIO(data), parse_options=options)
+    given = map(table.column, names)
+    columns = [_typed(each, TIMES) if each.type == pa.string() else each for each in given]
+    return pa.table(columns, names)
 
 
 def _exact(column: pa.ChunkedArray) -> pa.DataType | None:
-    """Return the type with which a column of JSON is to be read anew, since what pyarrow made of
-    it has lost something: digits of integers, or the zone of a moment.
-    """
+    """Return the type to read a column with anew, if digits or zones of moments are lost."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -303,11 +294,8 @@ def _exact(column: pa.ChunkedArray) -> pa.DataType | None:
         return None
     ends = pc.min_max(column).as_py()
     beyond = any(abs(end or 0) >= 1 << 63 for end in ends.values())
-    return (
-        pa.decimal128(38, 0)
-        if beyond and pc.all(pc.equal(pc.floor(column), column)).as_py()
-        else None
-    )
+    is_whole = beyond and pc.all(pc.equal(pc.floor(column), column)).as_py()
+    return _arrow(WHOLE) if is_whole else None
 
 
 def columns_of(catalog: Catalog, table: exp.Expr, names: Sequence[str] | None) -> list[Column]:

@@ -134,7 +134,9 @@ def _spread_keys(pages: Pages, tree: Tree, enough: int) -> np.ndarray:
     keys, columns = np.full((spec.keys, 1), WORD_MIN), spec.keys + 1 + len(spec.scans)
     for level in range(tree.height - 1, 0, -1):
         if found:
-            slots = [(page, slot) for page in found for slot in range(_entries(pages, page))]
+            slots = [
+                (page, slot) for page in found for slot in range(pages.words[page + ENTRY_COUNT])
+            ]
             found = [
                 CHILD.call(pages, page, spec.keys, slot, level, columns) for page, slot in slots
             ]
@@ -148,13 +150,9 @@ def _spread_keys(pages: Pages, tree: Tree, enough: int) -> np.ndarray:
     return np.ascontiguousarray(keys.T)
 
 
-def _entries(pages: Pages, page: int) -> int:
-    return int(pages.words[page + ENTRY_COUNT])
-
-
 def _keys_in(pages: Pages, page: int, keys: int) -> np.ndarray:
     """Return the keys int64[K, n] of a page's entries."""
-    n = _entries(pages, page)
+    n = int(pages.words[page + ENTRY_COUNT])
     out = np.empty((keys, n), np.int64)
     for column in range(keys):
         UNPACK.call(pages.words, page, column, 0, n, out[column], 0)

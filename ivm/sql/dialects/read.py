@@ -38,8 +38,8 @@ CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECA
 # of what the parser counts from 0
 SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
-# in the meta of a join: tables are joined as they come, whatever commas are between them, and a name
-# of USING is that of the first; columns of USING are shown before all others
+# in the meta of a join: tables are joined as they come, whatever commas are between them, and a
+# name of USING is that of the first; columns of USING are shown before all others
 IN_TURN, KEYS_FIRST = "in turn", "keys first"
 JOINS = {"postgres": [KEYS_FIRST], "sqlite": [IN_TURN], "spark": [IN_TURN, KEYS_FIRST]}
 DIALECT = "dialect"  # in the meta of a statement

@@ -263,10 +263,9 @@ def converts(value: Typed, type_: SqlType) -> bool:
     if type_ == BOOLEAN:
         return own.is_number and not (isinstance(value.term, Lit) and value.term.value in (0, 1))
     fraction = own.is_float or own.is_decimal
-    return (fraction and (type_.is_integer or type_ == VARCHAR)) or (own, type_) == (
-        BOOLEAN,
-        VARCHAR,
-    )
+    if type_ == VARCHAR:
+        return fraction or own == BOOLEAN
+    return fraction and type_.is_integer
 
 
 def given(value: Typed, type_: SqlType, dialect: str, node: exp.Expr) -> Typed:

@@ -189,8 +189,12 @@ def after_commas(joins: Sequence[exp.Join]) -> list[exp.Join]:
 
 def _is_of_its_tables(join: exp.Join) -> bool:
     """Return whether the rows of a join depend on which tables were joined before it."""
-    named = bool(join.args.get("using")) or join.method == "NATURAL"
-    return not join.meta.get(IN_TURN) and (named or join.side in ("RIGHT", "FULL"))
+    return not join.meta.get(IN_TURN) and (joins_by_name(join) or join.side in ("RIGHT", "FULL"))
+
+
+def joins_by_name(join: exp.Join) -> bool:
+    """Return whether tables are joined by columns that have one name in both."""
+    return bool(join.args.get("using")) or join.method == "NATURAL"
 
 
 def _as_one(first: exp.Join, *others: exp.Join) -> exp.Join:

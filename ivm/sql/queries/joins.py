@@ -15,7 +15,7 @@ from ivm.sql.conversions import alike
 from ivm.sql.dialects.read import IN_TURN, KEYS_FIRST
 from ivm.sql.errors import SqlError
 from ivm.sql.queries import relations
-from ivm.sql.queries.clauses import Translator
+from ivm.sql.queries.clauses import Translator, joins_by_name
 from ivm.sql.queries.row_numbers import Key, copied, numbered, ordering
 from ivm.sql.queries.scope import Needs, Scope, Source, shown_column
 from ivm.sql.queries.sets import union
@@ -176,7 +176,7 @@ class Joins:
 
     def _semi(self, node: exp.Join, wanted: bool) -> None:
         """SEMI and ANTI joins: rows of the left for which there is a match, or none."""
-        _, right = self._item(node.this)
+        right = self._item(node.this)[1] if _looks_up(node) else []
         inner = exp.select("1").from_(node.this.copy()).where(*self._tests(node, right, exp.EQ))
         self.scope.body.literals += self.queries.subqueries.exists(inner, self.scope, wanted)
 
@@ -198,9 +198,8 @@ class Joins:
         if not node.args.get("on"):
             return tests
         on: exp.Expr = exp.paren(node.args["on"])
-        for column in [*on.find_all(exp.Column)]:
-            if not column.table and column.find_ancestor(exp.Query) is None:
-                column.replace(self._with_table(column, right))
+        for column in _without_table(on):
+            column.replace(self._with_table(column, right))
         on = on.this
         return [*tests, *(on.flatten() if isinstance(on, exp.And) else [on])]
 
@@ -219,14 +218,16 @@ class Joins:
 
     def _asof(self, node: exp.Join, side: str) -> None:
         """Join each row with the nearest; for RIGHT and FULL, also rows nearest to none."""
-        body, sources = self._item(node.this)
+        is_outer = side in ("RIGHT", "FULL")
+        item = self._item(node.this) if is_outer or _looks_up(node) else None
+        sources = item[1] if item else []
         using, alias = self._using(node, sources), node.this.alias_or_name
         conditions, order = self._nearness(node, sources, alias)
         self.builder.costs.append(
             "ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)"
         )
-        if side in ("RIGHT", "FULL"):
-            right = _Side(self, body, sources, apart=True)
+        if item and is_outer:
+            right = _Side(self, *item, apart=True)
             left = _Side(self, self.scope.body, self.sources)
             _NearestJoin(self, node, using, left, right, side, conditions, order).apply()
             return
@@ -324,6 +325,18 @@ class Joins:
         other = _Side(self, right_body, right)
         _OuterJoin(self, node, using, left, other, side).apply()
         self._lead(node, using, self.sources[len(left.sources) :])
+
+
+def _looks_up(node: exp.Join) -> bool:
+    """Return whether a join names columns without their table, which both sides must tell."""
+    on = node.args.get("on")
+    return joins_by_name(node) or bool(on and _without_table(exp.paren(on)))
+
+
+def _without_table(on: exp.Expr) -> list[exp.Column]:
+    """Return the columns of a condition on its own, outside subqueries, without a table's name."""
+    columns = on.find_all(exp.Column)
+    return [column for column in columns if not (column.table or column.find_ancestor(exp.Query))]
 
 
 class _Side:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from sqlglot import exp
 
@@ -143,19 +144,21 @@ class Scope:
             raise SqlError("* needs a FROM", node)
         if table:
             return [(n, s.its_own(n) or v) for s in sources for n, v in s.listed()]
-        ordered: dict[tuple[int, str], Typed] = {}
-        for place, source in enumerate(sources):
-            columns = [
-                ((id(s), n), v)
-                for s in sources[place:]
-                for n, v in s.listed()
-                if n.lower() not in s.merged
-            ]
+        columns = [
+            (table, n, v)
+            for table, s in enumerate(sources)
+            for n, v in s.listed()
+            if n.lower() not in s.merged
+        ]
+        order: dict[int, None] = {}
+        for first, source in enumerate(sources):
             for name in source.leading:
-                ordered |= [one for one in columns if one[0][1].lower() == name][:1]
-            here = [(key, v) for key, v in columns if key[0] == id(source)]
-            ordered |= [(key, v) for key, v in here if key not in ordered]
-        return [(name, value) for (_, name), value in ordered.items()]
+                same = (
+                    i for i, (s, n, _) in enumerate(columns) if s >= first and n.lower() == name
+                )
+                order |= dict.fromkeys(islice(same, 1))
+            order |= dict.fromkeys(i for i, (s, _, _) in enumerate(columns) if s == first)
+        return [columns[i][1:] for i in order]
 
 
 @dataclass

@@ -305,7 +305,7 @@ def test_a_watcher_in_another_process_is_woken(path):
             delays.append(time.monotonic() - committed)
             assert (since, seen_version) == (version - 1, version) and rows.num_rows == 1
         process.join(20)
-        assert sorted(delays)[5] < 0.02, delays  # alone, it is a millisecond
+        assert sorted(delays)[15] < 0.02, delays  # without other load it is a millisecond
 
 
 def test_killed_and_resumed_watchers_see_each_change_once_in_order(path):

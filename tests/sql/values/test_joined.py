@@ -11,7 +11,8 @@ import ivm
 from tests.support.sql.oracle import Both
 
 TABLES = """
-    CREATE TABLE a (x INTEGER, k INTEGER, y INTEGER); INSERT INTO a VALUES (1, 2, 3), (7, 8, 9), (1, NULL, 3);
+    CREATE TABLE a (x INTEGER, k INTEGER, y INTEGER);
+    INSERT INTO a VALUES (1, 2, 3), (7, 8, 9), (1, NULL, 3);
     CREATE TABLE b (z INTEGER, k INTEGER, w INTEGER); INSERT INTO b VALUES (4, 3, 5), (4, 2, 5), (2, 9, 1);
     CREATE TABLE c (v INTEGER, w INTEGER, k INTEGER); INSERT INTO c VALUES (6, 5, 3), (1, 5, 9), (8, 1, NULL);
     CREATE TABLE d (k BIGINT, s VARCHAR); INSERT INTO d VALUES (3, 'd'), (5000000000, 'e')
@@ -69,6 +70,21 @@ def test_joins_mean_what_they_mean_in_duckdb(tmp_path: Path) -> None:
             "DELETE FROM b WHERE k = 3; UPDATE c SET k = 8 WHERE v = 1; INSERT INTO b VALUES (6, 8, 5)"
         )
         both.compare()
+
+
+@pytest.mark.parametrize("kind", ["SEMI", "ANTI"])
+def test_a_subquery_on_the_right_is_translated_once(kind: str) -> None:
+    """Also where its columns are named with their table, as then nothing is looked up in it."""
+    counts = []
+    grouped = "(SELECT k, count(*) AS n FROM b GROUP BY k)"
+    for right in ("b", grouped):
+        workspace = ivm.open(":memory:")
+        workspace.sql(TABLES)
+        workspace.sql(
+            f"CREATE MATERIALIZED VIEW v AS SELECT a.x FROM a {kind} JOIN {right} q ON a.k >= q.k"
+        )
+        counts.append(len([*workspace.rules_of(workspace.store.snapshot()).rules]))
+    assert counts[1] == counts[0] + 1
 
 
 @pytest.mark.parametrize("joined", REFUSED)

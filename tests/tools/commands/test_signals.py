@@ -228,7 +228,7 @@ sys.exit(main.ivm(sys.argv[1:]))
         time.sleep(1)
         assert process.poll() is None
         process.send_signal(number)
-        out, _ = process.communicate(timeout=30)  # half a second where nothing else runs
+        out, _ = process.communicate(timeout=10)  # half a second where nothing else runs
     assert (process.returncode, out) == (128 + number, "")
     assert [file.name for file in tmp_path.iterdir()] == ["a.pages"]
 
@@ -302,6 +302,6 @@ def test_every_long_command_ends_at_a_signal(name: str, tmp_path: Path) -> None:
         time.sleep(1)
         assert process.poll() is None
         process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=10)
     assert process.returncode == 128 + number and b"Traceback" not in said
     assert sorted(tmp_path.rglob("*")) == before

@@ -485,5 +485,5 @@ def test_a_signal_ends_it_while_a_query_runs_and_a_page_listens(studio, number):
     assert studio.process.poll() is None
     studio.process.send_signal(number)
     # a tenth of a second where nothing else runs
-    assert studio.process.wait(timeout=30) == 128 + number
+    assert studio.process.wait(timeout=10) == 128 + number
     listening.close(), asking.close()
